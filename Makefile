@@ -1,0 +1,38 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: run test lint types clean
+.DELETE_ON_ERROR:
+
+run: $(VENV)/run.stamp  ## Compare AFIND+ with its rivals on built-in data; ARGS="peers=10 ..." are config keys
+	$(BIN)/amity compare $(ARGS)
+
+test: $(VENV)/test.stamp lint types  ## Everything that must hold before a change lands
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+lint: $(VENV)/test.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/test.stamp
+	$(BIN)/mypy
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Amity needs Python 3.11 or newer; say which: make PYTHON=python3.12"; exit 1; }
+	@echo "setting up $(VENV) (once, about a minute)"
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install -e .
+	@touch $@
+
+$(VENV)/test.stamp: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install -e '.[test]'
+	@touch $@ $(VENV)/run.stamp
+
+clean:
+	rm -rf $(VENV) build dist runs .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,5 @@
+"""`python -m amity`."""
+
+from amity.cli import main
+
+main()

@@ -1,0 +1,136 @@
+"""Many independent runs at once: as many processes as cores, one run each, finished ones kept.
+
+Workers are forked, so nothing is pickled: strategies of one's own, also from a script without a `__main__` guard, and
+the dataset in memory are simply there. Where forking is not safe (not Linux), runs go one after the other.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.context import ForkProcess
+from multiprocessing.queues import Queue
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+import torch
+
+from amity.config import Config
+from amity.errors import AmityError, Failure
+from amity.run import Result, load_data, run
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a table: what it is called, its seed, its config and where it goes."""
+
+    label: str
+    seed: int
+    config: Config
+    path: Path
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a worker tells: a round is done, a cell is done (round = -1), or a cell failed (error)."""
+
+    cell: int
+    round: int
+    accuracy: float | None = None
+    error: str = ""
+
+
+@dataclass
+class Outcome:
+    """Results by cell, and the error of each that failed."""
+
+    results: dict[int, Result] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
+
+
+OnEvent = Callable[[Event], None]
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else (os.cpu_count() or 1)
+
+
+def run_cells(cells: Sequence[Cell], jobs: int = 0, on_event: OnEvent | None = None) -> Outcome:
+    """Run all cells; a cell that fails does not stop the others."""
+    tell = on_event or (lambda event: None)
+    for cell in cells:
+        load_data(cell.config)
+    jobs = min(jobs or cores(), len(cells))
+    if jobs > 1 and sys.platform == "linux":
+        errors = _in_processes(cells, jobs, tell)
+    else:
+        errors = {}
+        for at, cell in enumerate(cells):
+            event = _run_one(at, cell, tell)
+            errors |= {at: event.error} if event.error else {}
+            tell(event)
+    results = {at: Result(cell.path, cell.config) for at, cell in enumerate(cells) if at not in errors}
+    return Outcome(results, errors)
+
+
+def _run_one(at: int, cell: Cell, tell: OnEvent) -> Event:
+    try:
+        run(cell.config, cell.path, lambda report: tell(Event(at, report.round, report.network.get("accuracy"))))
+    except AmityError as error:
+        return Event(at, -1, error=str(error))
+    return Event(at, -1)
+
+
+def _work(cells: Sequence[Cell], turn: Any, events: Queue[Event]) -> None:
+    """A worker: take the next cell until none is left. The parent decides what Ctrl-C means."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    while True:
+        with turn.get_lock():
+            at = turn.value
+            turn.value += 1
+        if at >= len(cells):
+            return
+        events.put(_run_one(at, cells[at], events.put))
+
+
+def _in_processes(cells: Sequence[Cell], jobs: int, tell: OnEvent) -> dict[int, str]:
+    context = multiprocessing.get_context("fork")
+    events, turn = context.Queue(), context.Value("i", 0)
+    workers: list[ForkProcess] = [
+        context.Process(target=_work, args=(cells, turn, events), daemon=True) for _ in range(jobs)
+    ]
+    for worker in workers:
+        worker.start()
+    left = set(range(len(cells)))
+    errors: dict[int, str] = {}
+    try:
+        while left:
+            try:
+                event = events.get(timeout=0.5)
+            except Empty:
+                _check_alive(workers)
+                continue
+            if event.round == -1:
+                left.discard(event.cell)
+                errors |= {event.cell: event.error} if event.error else {}
+            tell(event)
+    finally:
+        for worker in workers:
+            worker.terminate() if left else None
+            worker.join()
+    return errors
+
+
+def _check_alive(workers: Sequence[ForkProcess]) -> None:
+    for worker in workers:
+        if worker.exitcode:
+            raise Failure(
+                f"a worker process died (exit {worker.exitcode}; -9 is often a lack of memory); finished runs are kept: "
+                "the same command with the same out= goes on"
+            )

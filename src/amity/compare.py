@@ -1,0 +1,172 @@
+"""Compare strategies on the same data, graph and seeds: paired, parallel, resumable."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from amity.cells import Cell, OnEvent, run_cells
+from amity.config import Config, scalar
+from amity.core import Strategy
+from amity.errors import ConfigError, Failure, RunDirError, StorageError
+from amity.run import Result, as_config, new_dir
+from amity.store import read_config, write_atomically
+from amity.strategies import strategies as registry
+from amity.summary import Line, summarise
+
+DEFAULT_STRATEGIES = (
+    "local",
+    "fedavg",
+    "gossip:k=5",
+    "pens:k=5",
+    "federico:k=5",
+    "afind",
+    "afind+:paper",
+    "afind+:tuned",
+    "oracle",
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Strategies x seeds. `pandas.DataFrame(comparison.table)` has one line a strategy."""
+
+    path: Path
+    results: Mapping[str, Sequence[Result]]
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        alone = next((runs for label, runs in self.results.items() if label.split(":")[0] == "local"), [])
+        return [summarise(label, runs, alone) for label, runs in self.results.items() if runs]
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        return [line.as_dict() for line in self.lines]
+
+    @property
+    def config(self) -> Config:
+        return next(runs[0].config for runs in self.results.values() if runs)
+
+    def save(self) -> Path:
+        """Write summary.csv, summary.json and report.html; returns the report's path."""
+        from amity.report import comparison_html
+
+        stream = io.StringIO()
+        writer = csv.DictWriter(stream, list(self.table[0]))
+        writer.writeheader()
+        writer.writerows(self.table)
+        write_atomically(self.path / "summary.csv", stream.getvalue().encode())
+        write_atomically(self.path / "summary.json", json.dumps(self.table, indent=1).encode())
+        write_atomically(self.path / "report.html", comparison_html(self).encode())
+        return self.path / "report.html"
+
+
+def read_comparison(path: Path) -> Comparison:
+    """A comparison from its directory: its finished runs, also while others are still missing."""
+    try:
+        folders: dict[str, list[str]] = json.loads((path / "comparison.json").read_bytes())
+    except (OSError, ValueError):
+        raise RunDirError(f"{path}: holds neither a run (config.toml) nor a comparison (comparison.json)") from None
+    results: dict[str, list[Result]] = {}
+    for label, names in folders.items():
+        runs = [Result(path / name, read_config(path / name)) for name in names if (path / name / "config.toml").exists()]
+        results[label] = [run for run in runs if run.complete]
+    if not any(results.values()):
+        raise RunDirError(f"{path}: no run of this comparison has ended yet; repeat the command with out={path}")
+    return Comparison(path, results)
+
+
+def parse_spec(spec: str | Strategy) -> tuple[str, dict[str, Any] | Strategy]:
+    """`afind+:paper:tau=0.8` to its label and options; an instance of one's own class stands for itself.
+
+    After the name (or `module:Class`, `file.py:Class`) a part with = is an option, one without the preset.
+    """
+    if not isinstance(spec, str):
+        return type(spec).__name__, spec
+    parts = spec.split(":")
+    name = parts.pop(0)
+    label = spec
+    if name not in registry and parts and "=" not in parts[0]:
+        name = f"{name}:{parts.pop(0)}"
+        label = ":".join([name.rpartition(":")[2], *parts])
+    options: dict[str, Any] = {"name": name}
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if not part or not key:
+            raise ConfigError(f"strategies: cannot read {spec!r}; expected name, name:preset or name:option=value")
+        options |= {key: scalar(value)} if equals else {"preset": part}
+    return label, options
+
+
+def slug(label: str) -> str:
+    """A label as a folder name."""
+    return re.sub(r"[^A-Za-z0-9._=-]", "_", label.replace("+", "-plus"))
+
+
+def cells_for(
+    base: Config, specs: Sequence[str | Strategy], seeds: Sequence[int], path: Path, overrides: Mapping[str, Any]
+) -> list[Cell]:
+    """One cell a strategy and seed; the first seed of all strategies comes first."""
+    parsed = [parse_spec(spec) for spec in specs]
+    labels = [label for label, _ in parsed]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise ConfigError(f"strategies: {label!r} is named twice")
+    if len(set(seeds)) != len(seeds) or not seeds:
+        raise ConfigError(f"seeds: expected different seeds, got {list(seeds)}")
+    configs = {label: base.replace(strategy=options, **overrides) for label, options in parsed}
+    return [
+        Cell(label, seed, config.replace(seed=seed), path / slug(label) / f"seed-{seed}")
+        for seed in seeds
+        for label, config in configs.items()
+    ]
+
+
+def collect(cells: Sequence[Cell], path: Path, jobs: int, on_event: OnEvent | None) -> Comparison:
+    """Run cells and gather them by label, in the order in which the labels first come."""
+    folders: dict[str, list[str]] = {}
+    for cell in cells:
+        folders.setdefault(cell.label, []).append(str(cell.path.relative_to(path)))
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be created ({error.strerror})") from None
+    write_atomically(path / "comparison.json", json.dumps(folders, indent=1).encode())
+    outcome = run_cells(cells, jobs, on_event)
+    results: dict[str, list[Result]] = {cell.label: [] for cell in cells}
+    for at, result in sorted(outcome.results.items()):
+        results[cells[at].label].append(result)
+    errors = {f"{cells[at].label} seed {cells[at].seed}": error for at, error in outcome.errors.items()}
+    if not outcome.results:
+        raise Failure("no run succeeded; first error: " + next(iter(errors.values())))
+    return Comparison(path, results, errors)
+
+
+def compare(
+    strategies: Sequence[str | Strategy] = DEFAULT_STRATEGIES,
+    seeds: Sequence[int] = (0, 1, 2),
+    config: Config | Mapping[str, Any] | str | Path | None = None,
+    out: str | Path | None = None,
+    jobs: int = 0,
+    on_event: OnEvent | None = None,
+    **overrides: Any,
+) -> Comparison:
+    """Compare strategies on the same data, graph and seeds, and write a report.
+
+    `strategies` are names (`"gossip"`, `"afind+:paper:tau=0.8"`, `"my_file.py:Mine"`) or instances of one's own class.
+    `amity.compare(["local", "gossip", Mine(k=3)], seeds=[0, 1], peers=10)`
+    """
+    base = as_config(config, overrides)
+    path = Path(out) if out else new_dir("compare")
+    cells = cells_for(base, strategies, seeds, path, {})
+    comparison = collect(cells, path, jobs, on_event)
+    comparison.save()
+    return comparison

@@ -1,0 +1,333 @@
+"""Config: TOML plus `key=value` overrides into one frozen typed object.
+
+Layers, later ones win: the defaults below < what suits the dataset < the file < the overrides. `strategy=gossip` is
+short for `strategy.name=gossip`; naming another entry drops the options that a lower layer gave to the old one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import json
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar
+
+import tomli_w
+from pydantic import Field, TypeAdapter, ValidationError
+
+from amity.core import Method, Strategy
+from amity.data import datasets, partitions
+from amity.data.base import Source
+from amity.data.partition import Partition
+from amity.errors import ConfigError, unknown
+from amity.methods import methods
+from amity.models import Model, models
+from amity.registry import Registry, explain
+from amity.strategies import strategies
+from amity.topology import Topology, topologies
+
+T = TypeVar("T")
+Positive = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True)
+class Train:
+    """Local training: SGD with momentum, fresh every round."""
+
+    lr: Positive = 0.01
+    """η_w: learning rate of the featurizer (and of everything, where nothing is split)."""
+    lr_head: Annotated[float, Field(ge=0)] = 0.0
+    """η_β: learning rate of the head; 0 means the same as lr."""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Factor on the learning rates from round to round."""
+    batch: Annotated[int, Field(ge=1)] = 128
+    epochs: Count = 5
+    """K_w: epochs on the featurizer (and on everything, where nothing is split)."""
+    epochs_head: Count = 1
+    """K_β: epochs on the head, where it is trained apart."""
+    clip: Annotated[float, Field(ge=0)] = 0.0
+    """Largest norm of a gradient; 0 means any."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is measured, and how often. Measuring is not counted as a cost."""
+
+    every: Annotated[int, Field(ge=1)] = 1
+    """Accuracies every so many rounds, and in the last."""
+    gradients_every: Count = 10
+    """Coreset error, consensus distance and mean gradient every so many rounds and in the last; 0: never."""
+    friend: Share = 0.5
+    """Two peers are true friends if their label distributions overlap by at least this much."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """How facts about models are answered."""
+
+    examples: Count = 0
+    """Training examples that a peer uses for proxies and losses; 0 means all."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    every: Annotated[int, Field(ge=1)] = 10
+    """A checkpoint every so many rounds, and at the end."""
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Keys of `topology` beside those of the graph itself."""
+
+    redraw: Count = 0
+    online: Share = 1.0
+    trace: str = ""
+    drop: Share = 0.0
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Keys of `model` beside those of the network itself; empty means: find them."""
+
+    head: str = ""
+    proxy_layer: str = ""
+
+
+@dataclass(frozen=True)
+class Pick(Generic[T]):
+    """A registry entry that was chosen, with all of its options resolved."""
+
+    name: str
+    options: Mapping[str, Any]
+    thing: T
+    extra: Any = None
+
+    @property
+    def label(self) -> str:
+        """`afind+:paper`; for one's own class its name."""
+        short = self.name.rpartition(":")[2]
+        return f"{short}:{self.options['preset']}" if "preset" in self.options else short
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run, fully resolved."""
+
+    data: Pick[Source]
+    partition: Pick[Partition]
+    topology: Pick[Topology]
+    model: Pick[Model]
+    strategy: Pick[Strategy]
+    method: Pick[Method]
+    peers: Annotated[int, Field(ge=1)] = 100
+    rounds: Annotated[int, Field(ge=1)] = 500
+    seed: Count = 0
+    device: str = "cpu"
+    train: Train = field(default_factory=Train)
+    eval: Evaluation = field(default_factory=Evaluation)
+    facts: Facts = field(default_factory=Facts)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain nested data that `load` turns back into an equal config."""
+        plain: dict[str, Any] = {}
+        for f in dataclasses.fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, Pick):
+                extra = dataclasses.asdict(value.extra) if value.extra else {}
+                plain[f.name] = {"name": value.name, **value.options, **extra}
+            else:
+                plain[f.name] = dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]
+        return dict(sorted(plain.items(), key=lambda item: isinstance(item[1], dict)))
+
+    def to_toml(self) -> str:
+        return tomli_w.dumps(self.to_dict())
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
+    def replace(self, **overrides: Any) -> Config:
+        """The same with other values: `config.replace(seed=2, **{"strategy.tau": 0.8})`."""
+        return resolve([self.to_dict(), nested(overrides)])
+
+
+@dataclass(frozen=True)
+class _Section:
+    registry: Registry[Any]
+    default: str
+    extra: type | None = None
+
+
+SECTIONS: dict[str, _Section] = {
+    "data": _Section(datasets, "digits"),
+    "partition": _Section(partitions, "dirichlet"),
+    "topology": _Section(topologies, "full", Availability),
+    "model": _Section(models, "fedavg_cnn", Layers),
+    "strategy": _Section(strategies, "afind+"),
+    "method": _Section(methods, "finetune"),
+}
+PARTS: dict[str, type] = {"train": Train, "eval": Evaluation, "facts": Facts, "checkpoint": Checkpoint}
+SCALARS = {f.name: f.type for f in dataclasses.fields(Config) if f.name in ("peers", "rounds", "seed", "device")}
+_HINTS = inspect.get_annotations(Config, eval_str=True)
+
+
+def load(file: str | Path | None = None, overrides: Iterable[str] | Mapping[str, Any] = ()) -> Config:
+    """From a TOML file (or none) and overrides, as `key=value` strings or as a mapping."""
+    given = nested(overrides if isinstance(overrides, Mapping) else parse(overrides))
+    return resolve([read_toml(file) if file else {}, given])
+
+
+def read_toml(file: str | Path) -> dict[str, Any]:
+    try:
+        with open(file, "rb") as stream:
+            return tomllib.load(stream)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: is not valid TOML ({error})") from None
+
+
+def parse(words: Iterable[str]) -> dict[str, Any]:
+    """`["peers=5", "strategy.tau=0.8"]` to {"peers": 5, "strategy.tau": 0.8}."""
+    values: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"expected key=value, got {word!r}")
+        values[key.strip()] = scalar(value.strip())
+    return values
+
+
+def scalar(text: str) -> Any:
+    """A number or a truth value where the text is one in TOML, else the text itself."""
+    try:
+        value = tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text
+    return value if isinstance(value, (bool, int, float, str)) else text
+
+
+def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """{"a.b": 1} to {"a": {"b": 1}}; what is nested already stays, `a` beside `a.b` means `a.name`."""
+    out: dict[str, Any] = {}
+    for key, value in flat.items():
+        section, dot, option = key.partition(".")
+        if section in SECTIONS and not dot:
+            value = _named(section, value)
+        target = out.setdefault(section, {}) if dot or isinstance(value, Mapping) else out
+        if not isinstance(target, dict):
+            raise ConfigError(f"{key}: {section} is a single value and has no parts")
+        target.update({option: value} if dot else value if isinstance(value, Mapping) else {section: value})
+    return out
+
+
+def _named(section: str, value: Any) -> Mapping[str, Any]:
+    """A section given by name, as a table, or as an instance of one's own class."""
+    if isinstance(value, str):
+        return {"name": value}
+    if isinstance(value, Mapping):
+        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {"name": _address(type(value), section), **_fields(value)}
+    raise ConfigError(f"{section}: expected a name, got {value!r}")
+
+
+def _fields(thing: Any) -> dict[str, Any]:
+    return {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing) if f.init}
+
+
+def _address(cls: type, section: str) -> str:
+    """The registered name of a class, or where to import it from."""
+    for entry in SECTIONS[section].registry:
+        if entry.cls is cls and not entry.defaults:
+            return entry.name
+    if cls.__module__ == "__main__":
+        file = getattr(sys.modules["__main__"], "__file__", None)
+        if file is None:
+            raise ConfigError(f"{section}: {cls.__name__} must be defined in a file, so that the run can be resumed")
+        return f"{file}:{cls.__qualname__}"
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
+    out = dict(low)
+    for key, value in high.items():
+        if key in SECTIONS:
+            value = _named(key, value)
+        if isinstance(value, Mapping):
+            below = out.get(key, {})
+            renamed = "name" in value and value["name"] != below.get("name")
+            replaced = "preset" in value and not renamed
+            base = {} if renamed and key in SECTIONS else dict(below)
+            if replaced and value["preset"] != base.get("preset"):
+                base = {"name": base["name"]} if "name" in base else {}
+            out[key] = base | dict(value)
+        else:
+            out[key] = value
+    return out
+
+
+def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
+    """Merge, check and build."""
+    given: dict[str, Any] = {}
+    for layer in layers:
+        given = _merge(given, layer)
+    known = [*SECTIONS, *PARTS, *SCALARS]
+    for key in given:
+        if key not in known:
+            raise ConfigError(unknown("key", key, known))
+    source = datasets[str(_named("data", given.get("data", "digits")).get("name", "digits"))]
+    merged = _merge(getattr(source.cls, "suits", {}), given)
+    values: dict[str, Any] = {}
+    for key, section in SECTIONS.items():
+        values[key] = _pick(key, section, dict(merged.get(key, {})))
+    for key, part in PARTS.items():
+        values[key] = _typed(key, part, merged.get(key, {}))
+    for key in SCALARS:
+        if key in merged:
+            values[key] = _scalar(key, merged[key])
+    return Config(**values)
+
+
+def _pick(key: str, section: _Section, options: dict[str, Any]) -> Pick[Any]:
+    name = options.pop("name", section.default)
+    entry = section.registry[str(name)]
+    extra: Any = None
+    if section.extra is not None:
+        own = {f.name for f in dataclasses.fields(section.extra)}
+        extra = _typed(key, section.extra, {k: options.pop(k) for k in sorted(own & options.keys())})
+    thing = entry.build(options)
+    resolved: dict[str, Any] = _fields(thing)
+    if entry.presets:
+        resolved = {"preset": options.get("preset", entry.preset), **resolved}
+    return Pick(entry.name, resolved, thing, extra)
+
+
+def _typed(key: str, cls: type[T], options: Any) -> T:
+    if not isinstance(options, Mapping):
+        raise ConfigError(f"{key}: expected {key}.option=value, got {options!r}")
+    known = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    for option in options:
+        if option not in known:
+            raise ConfigError(f"{key}: {unknown('option', option, known)}")
+    try:
+        return TypeAdapter(cls).validate_python(dict(options))
+    except ValidationError as error:
+        raise ConfigError(explain(key, error)) from None
+
+
+def _scalar(key: str, value: Any) -> Any:
+    try:
+        return TypeAdapter(_HINTS[key]).validate_python(value)
+    except ValidationError as error:
+        raise ConfigError(explain(key, error).replace(":  ", ": ")) from None

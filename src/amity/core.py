@@ -1,0 +1,234 @@
+"""The page to read first: what a strategy sees, what it may ask, and what it decides.
+
+Each round every **peer** trains, shows its neighbours a small **card**, asks a few **facts** about them and decides one
+**row** of a mixing matrix. A **strategy** decides the row, a **method** decides what is trained, shared and kept, and a
+**runtime** carries the asks: in one process (the simulator) or over a network.
+
+A strategy is a generator. It yields an `Ask`, is sent the answers, and returns a `Decision`::
+
+    def decide(self, view, row):
+        losses = yield Ask(Loss(), view.neighbours)      # a missing key is a lost message
+        best = min(losses, key=losses.__getitem__, default=view.me)
+        return Decision({view.me: 0.5, best: 0.5} if best != view.me else {view.me: 1.0})
+
+It holds no I/O, no tensors of other peers and no knowledge of the whole network, so what runs in the simulator is, to
+the line, what runs between machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from amity.facts import Fact
+    from amity.learn import Learner, Samples
+    from amity.proxy import CardSpec
+
+PeerId = str
+START: Final[PeerId] = "<start>"
+"""Key of a row: my own model as it was before this round's training."""
+
+Row = Mapping[PeerId, float]
+"""Weights > 0 that sum to 1. Keys: me, START, and peers whose model arrived this round."""
+
+Answers = Mapping[PeerId, Any]
+"""What came back, by peer; who did not answer in time is missing."""
+
+Memory = Mapping[str, Any]
+"""A strategy's notebook: plain JSON-able data, committed only when the round completes."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A question to some peers; asking myself is allowed, free of transfer and never lost."""
+
+    fact: Fact
+    peers: tuple[PeerId, ...]
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a peer publishes every round without moving its model: a few hundred bytes to a few kilobytes."""
+
+    peer: PeerId
+    round: int
+    examples: int
+    degree: int
+    sketch: torch.Tensor
+
+    @property
+    def nbytes(self) -> int:
+        return 4 * self.sketch.numel() + 16
+
+
+@dataclass(frozen=True)
+class Share:
+    """A model as it is published. Coordinates where `mask` is False are not sent at all."""
+
+    theta: torch.Tensor
+    mask: torch.Tensor | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return 4 * (self.theta.numel() if self.mask is None else int(self.mask.sum()))
+
+
+@dataclass(frozen=True)
+class View:
+    """All that a strategy ever sees. Peers stand in sorted order of their names."""
+
+    me: PeerId
+    round: int
+    rounds: int
+    neighbours: tuple[PeerId, ...]
+    """Those whom I can reach in this round (B_i)."""
+    examples: int
+    """How many training examples I hold."""
+    card: Card | None
+    """My own card of this round, if the strategy publishes one."""
+    rng: np.random.Generator
+    """Mine alone: a function of (seed, round, me)."""
+    common_rng: np.random.Generator
+    """The same for every peer: a function of (seed, round)."""
+    memory: Memory = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The row, the notebook for the next round, and notes that go into the metrics.
+
+    `scores` ranks the neighbours as the strategy sees them; only the metrics (AUC) read it.
+    """
+
+    row: Row
+    memory: Memory = field(default_factory=dict)
+    notes: Mapping[str, float] = field(default_factory=dict)
+    scores: Mapping[PeerId, float] = field(default_factory=dict)
+
+
+Plan = Generator[Ask, Answers, Decision]
+
+
+class Strategy(Protocol):
+    """Decides one row a round. A frozen dataclass: its fields are its hyper-parameters."""
+
+    @property
+    def card(self) -> CardSpec | None:
+        """Which proxy to publish; None publishes and pays nothing."""
+
+    def decide(self, view: View, row: Row) -> Plan:
+        """Turn the row of the stage before (at first: only me) into mine."""
+
+    def pulls(self, neighbours: int) -> float:
+        """How many models a peer with so many neighbours expects to pull a round: for estimates only."""
+
+
+class Reference:
+    """Mixed into strategies that no real network could run (they see everyone, or the labels). Simulator only."""
+
+    ignores_graph: ClassVar[bool] = False
+    """Whether everyone who is online counts as a neighbour."""
+
+
+State = Mapping[str, torch.Tensor]
+"""What a method keeps beside theta: named vectors of P numbers (a personal model, a mask)."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a method may use: the learner, its own peer's data, and where in the run we are."""
+
+    learner: Learner
+    train: Samples
+    rng: np.random.Generator
+    epochs: int
+    """K_w: epochs on the body (or on everything)."""
+    epochs_head: int
+    """K_β: epochs on the head."""
+    round: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What training says of itself: the mean loss over its last epoch."""
+
+    loss: float = float("nan")
+
+
+class Method(Protocol):
+    """Personalisation in five verbs. All are pure: a visit runs them and throws the state away."""
+
+    def init(self, theta: torch.Tensor, ctx: Context) -> State:
+        """The state before the first round."""
+
+    def train(self, state: State, theta: torch.Tensor, ctx: Context) -> tuple[State, torch.Tensor, Stats]:
+        """One round of local training, from theta."""
+
+    def share(self, state: State, theta: torch.Tensor, ctx: Context) -> Share:
+        """What others may have of theta."""
+
+    def absorb(self, state: State, theta: torch.Tensor, mixed: Share, ctx: Context) -> tuple[State, torch.Tensor]:
+        """Take in a mixed model; where `mixed.mask` is False nobody offered anything, and mine stays."""
+
+    def model(self, state: State, theta: torch.Tensor, ctx: Context) -> torch.Tensor:
+        """The model that is evaluated and exported (fine-tuning lives here)."""
+
+
+def drive(plan: Plan, answer: Callable[[Ask], Answers]) -> Decision:
+    """Run a plan to its decision, with `answer` carrying its asks."""
+    try:
+        ask = next(plan)
+        while True:
+            ask = plan.send(answer(ask))
+    except StopIteration as stop:
+        if not isinstance(stop.value, Decision):
+            raise TypeError(f"a plan must return a Decision, got {type(stop.value).__name__}") from None
+        return stop.value
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Strategies one after the other: each stage refines the row of the one before, with its own notebook and rng.
+
+    Only the first stage's card is published, so later stages must do without cards of their own.
+    """
+
+    stages: tuple[Strategy, ...]
+
+    @property
+    def card(self) -> CardSpec | None:
+        return self.stages[0].card
+
+    def pulls(self, neighbours: int) -> float:
+        return max(stage.pulls(neighbours) for stage in self.stages)
+
+    def decide(self, view: View, row: Row) -> Plan:
+        memory: dict[str, Any] = {}
+        notes: dict[str, float] = {}
+        scores: Mapping[PeerId, float] = {}
+        streams = view.rng.spawn(len(self.stages))
+        for at, (stage, stream) in enumerate(zip(self.stages, streams, strict=True)):
+            mine = replace(view, memory=view.memory.get(str(at), {}), rng=stream)
+            decision = yield from stage.decide(mine, row)
+            row, memory[str(at)] = decision.row, decision.memory
+            notes |= decision.notes
+            scores = scores or decision.scores
+        return Decision(row, memory, notes, scores)
+
+
+def chain(*stages: Strategy) -> Strategy:
+    """`chain(Gossip(), MyGate())`: the first chooses, the others re-weigh."""
+    return Chain(stages)
+
+
+def spread(peers: Mapping[PeerId, float] | tuple[PeerId, ...]) -> dict[PeerId, float]:
+    """A row from non-negative weights (or, for a tuple, equal ones), in sorted order of names."""
+    weights = dict(peers) if isinstance(peers, Mapping) else dict.fromkeys(peers, 1.0)
+    total = sum(weights[j] for j in sorted(weights))
+    return {j: weights[j] / total for j in sorted(weights) if weights[j] > 0}

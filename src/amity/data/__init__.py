@@ -1,0 +1,9 @@
+"""Datasets, and how they are split among peers."""
+
+from amity.data.base import Dataset, build, datasets
+from amity.data.partition import partitions, split
+
+# Importing a module registers its datasets.
+from amity.data import digits, fashionmnist  # noqa: F401  isort: skip
+
+__all__ = ["Dataset", "build", "datasets", "partitions", "split"]

@@ -1,0 +1,71 @@
+"""Everything that Amity raises on purpose.
+
+    AmityError
+    ├── Misuse              the request is wrong: exit 2, nothing was changed
+    │   ├── ConfigError     a key, a value or a combination of them
+    │   ├── DataError       a dataset, a file of it, or a partition that it does not allow
+    │   ├── TopologyError   a graph or an availability trace
+    │   └── RunDirError     a run directory that is missing, foreign or not finished
+    └── Failure             the request was right, carrying it out failed: exit 1, what was done is kept
+        ├── RowError        a strategy returned a row that breaks the rules
+        └── StorageError    a file could not be written or read back
+
+Each message says what was wrong, where, and what would be right, in one line.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class AmityError(Exception):
+    """The root of the tree; the command line shows its message and no traceback."""
+
+    exit_code = 1
+
+
+class Misuse(AmityError):
+    """The request is wrong."""
+
+    exit_code = 2
+
+
+class ConfigError(Misuse):
+    """A key, a value or a combination of them."""
+
+
+class DataError(Misuse):
+    """A dataset, a file of it, or a partition that it does not allow."""
+
+
+class TopologyError(Misuse):
+    """A graph or an availability trace."""
+
+
+class RunDirError(Misuse):
+    """A run directory that is missing, foreign or not finished."""
+
+
+class Failure(AmityError):
+    """The request was right, carrying it out failed."""
+
+
+class RowError(Failure):
+    """A strategy returned a row that breaks the rules."""
+
+
+class StorageError(Failure):
+    """A file could not be written or read back."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """One line for a name that does not exist, with the nearest that does.
+
+    >>> unknown("strategy", "afnd", ["afind", "gossip"])
+    "unknown strategy 'afnd'; did you mean 'afind'?"
+    """
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    remedy = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+    return f"unknown {kind} {name!r}; {remedy}"

@@ -1,0 +1,184 @@
+"""The pictures of a report, as SVG text. Colours are told apart by colour-blind readers, and lines by their dashes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
+
+from amity.core import START
+from amity.run import Result
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F", "#7F7F7F", "#6A3D9A")
+DASHES = ("-", "--", "-.", ":")
+Runs = Mapping[str, Sequence[Result]]
+Array = np.ndarray[Any, np.dtype[Any]]
+
+mpl.rcParams |= {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.hashsalt": "amity",
+    "svg.fonttype": "none",
+    "figure.max_open_warning": 0,
+}
+
+
+def svg(figure: Figure) -> str:
+    """The figure as an <svg> element; the same data gives the same text."""
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", bbox_inches="tight", metadata={"Date": None})
+    text = stream.getvalue()
+    return text[text.index("<svg") :]
+
+
+def style(at: int) -> dict[str, Any]:
+    return {"color": COLOURS[at % len(COLOURS)], "linestyle": DASHES[at // len(COLOURS) % len(DASHES)]}
+
+
+def _axes(width: float = 6.4, height: float = 3.8) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width, height))
+    return figure, figure.subplots()
+
+
+def _curves(results: Sequence[Result]) -> tuple[Array, Array]:
+    """Rounds, and accuracy in percent: one row a seed."""
+    return np.array([t for t, _ in results[0].curve]) + 1, 100 * np.array([[a for _, a in r.curve] for r in results])
+
+
+def accuracy_curves(runs: Runs) -> Figure:
+    """Mean test accuracy by round; the band is one standard deviation over seeds."""
+    figure, axes = _axes()
+    for at, (label, results) in enumerate(runs.items()):
+        rounds, accuracy = _curves(results)
+        mean, spread = accuracy.mean(0), accuracy.std(0)
+        axes.plot(rounds, mean, label=label, **style(at))
+        if len(results) > 1:
+            axes.fill_between(rounds, mean - spread, mean + spread, alpha=0.12, color=style(at)["color"], linewidth=0)
+    axes.set(xlabel="round", ylabel="test accuracy, mean over peers (%)")
+    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def megabytes_by_round(result: Result) -> Array:
+    """Cumulative megabytes received by a peer, at the rounds of the curve."""
+    per_round = np.zeros(result.config.rounds)
+    for r in result.metrics:
+        per_round[r["round"]] += r["card_in"] + r["model_in"] + r["reply_in"]
+    total = per_round.cumsum() / result.config.peers / 1e6
+    return np.asarray(total[[t for t, _ in result.curve]])
+
+
+def accuracy_by_bytes(runs: Runs) -> Figure:
+    """The same accuracies against what they cost in traffic."""
+    figure, axes = _axes()
+    for at, (label, results) in enumerate(runs.items()):
+        _, accuracy = _curves(results)
+        moved = np.mean([megabytes_by_round(r) for r in results], 0)
+        if moved[-1] == 0:
+            axes.axhline(accuracy.mean(0)[-1], label=f"{label} (moves nothing)", linewidth=1, **style(at))
+        else:
+            axes.plot(moved, accuracy.mean(0), label=label, **style(at))
+            axes.plot(moved[-1], accuracy.mean(0)[-1], "o", color=style(at)["color"], markersize=4)
+    axes.set(xlabel="MB received by a peer so far", ylabel="test accuracy, mean over peers (%)")
+    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def neighbours_taken(runs: Runs) -> Figure:
+    """How many neighbours a peer takes, by round: the mean, and (single runs) the range from least to most."""
+    figure, axes = _axes()
+    for at, (label, results) in enumerate(runs.items()):
+        mean = np.mean([[r["taken"] for r in result.rounds] for result in results], 0)
+        rounds = np.arange(1, len(mean) + 1)
+        axes.plot(rounds, mean, label=label, **style(at))
+        if len(runs) == 1:
+            by_round: dict[int, list[int]] = {}
+            for r in results[0].metrics:
+                by_round.setdefault(r["round"], []).append(r["taken"])
+            low, high = zip(*[(min(v), max(v)) for _, v in sorted(by_round.items())], strict=True)
+            axes.fill_between(rounds, low, high, alpha=0.15, color=style(at)["color"], linewidth=0)
+    axes.set(xlabel="round", ylabel="neighbours taken, mean over peers")
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def mixing_matrix(result: Result, names: Sequence[str], last: float = 0.4) -> Array:
+    """W, mean over the last rounds: row i is how much peer i took from whom (its own part on the diagonal)."""
+    at = {name: i for i, name in enumerate(names)}
+    since = result.config.rounds * (1 - last)
+    matrix, count = np.zeros((len(names), len(names))), 0
+    for edge in result.edges:
+        if edge["round"] >= since:
+            count += edge["peer"] == names[0]
+            for j, weight in edge["row"].items():
+                matrix[at[edge["peer"]], at[edge["peer"] if j == START else j]] += weight
+    return matrix / max(count, 1)
+
+
+def similar_order(overlap: Array) -> Array:
+    """Peers in an order that puts similar ones side by side."""
+    if len(overlap) < 3:
+        return np.arange(len(overlap))
+    distance = 1 - (overlap + overlap.T) / 2
+    np.fill_diagonal(distance, 0)
+    return np.asarray(leaves_list(linkage(squareform(distance.clip(0), checks=False), "average")))
+
+
+def heat_maps(runs: Runs, names: Sequence[str], overlap: Array) -> Figure:
+    """Who took from whom (the first seed's last rounds, without the diagonal) beside the true label similarity."""
+    order = similar_order(overlap)
+    panels: list[tuple[str, Array]] = [("true label similarity", overlap)]
+    panels += [(label, mixing_matrix(results[0], names)) for label, results in runs.items()]
+    columns = min(5, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(2.0 * columns, 2.25 * rows))
+    grid = np.atleast_1d(figure.subplots(rows, columns, squeeze=False)).ravel()
+    for axes in grid:
+        axes.axis("off")
+    for axes, (title, matrix) in zip(grid, panels, strict=False):
+        shown = matrix[np.ix_(order, order)].copy()
+        np.fill_diagonal(shown, np.nan)
+        axes.imshow(shown, cmap="Greens" if matrix is overlap else "Blues", vmin=0, interpolation="nearest")
+        axes.set_title(title, fontsize=8)
+    return figure
+
+
+def partition_bubbles(labels: Array, names: Sequence[str], overlap: Array) -> Figure:
+    """Peers x classes: the area of a bubble is the class's share of the peer's training examples."""
+    order = similar_order(overlap)
+    peers, classes = labels.shape
+    figure, axes = _axes(max(4.0, min(12.0, 0.28 * peers + 1.5)), max(2.2, min(10.0, 0.22 * classes + 1)))
+    x, y = np.meshgrid(np.arange(peers), np.arange(classes), indexing="ij")
+    size = labels[order] * min(140.0, 6000 / max(peers, classes))
+    axes.scatter(x.ravel(), y.ravel(), s=size.ravel(), color=COLOURS[0], alpha=0.75, linewidth=0)
+    axes.set(xlabel="peer (similar ones side by side)", ylabel="class")
+    if classes <= 20:
+        axes.set_yticks(range(classes))
+    if peers <= 40:
+        axes.set_xticks(range(peers), [names[i].removeprefix("peer-") for i in order], fontsize=7)
+    return figure
+
+
+def gain_by_peer(gains: Mapping[str, Sequence[float]]) -> Figure:
+    """Who gains and who is harmed: the gain over Local of every peer of every seed, by strategy."""
+    figure, axes = _axes(6.4, 0.36 * len(gains) + 1)
+    for at, (label, values) in enumerate(reversed(list(gains.items()))):
+        points = 100 * np.sort(np.array(values))
+        jitter = ((np.arange(len(points)) * 0.618) % 1 - 0.5) * 0.5
+        harmed = points < 0
+        axes.scatter(points[~harmed], at + jitter[~harmed], s=9, color=COLOURS[0], alpha=0.5, linewidth=0)
+        axes.scatter(points[harmed], at + jitter[harmed], s=9, color=COLOURS[1], alpha=0.7, linewidth=0)
+        axes.plot([points.mean()] * 2, [at - 0.35, at + 0.35], color="black", linewidth=1.5)
+        axes.text(1.01, at, label, transform=axes.get_yaxis_transform(), va="center", fontsize=8)
+    axes.axvline(0, color="grey", linewidth=0.8)
+    axes.set(xlabel="gain over Local (points); the bar is the mean", yticks=[])
+    return figure

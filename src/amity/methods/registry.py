@@ -1,0 +1,6 @@
+"""Where methods register."""
+
+from amity.core import Method
+from amity.registry import Registry
+
+methods: Registry[Method] = Registry("method")

@@ -1,0 +1,101 @@
+"""What is measured of the whole network: the quality of the choice, and the theorem's quantities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import rankdata
+
+from amity.core import START, PeerId, Row
+
+Matrix = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def overlap_matrix(labels: Mapping[PeerId, tuple[float, ...]]) -> Matrix:
+    """True similarity of every two peers: Σ_c min(P_i(c), P_j(c)), 1 for equal label distributions, 0 for disjoint."""
+    share = np.array([labels[name] for name in sorted(labels)])
+    return np.array([np.minimum(row, share).sum(1) for row in share])
+
+
+def auc(friend: np.ndarray[Any, Any], score: np.ndarray[Any, Any]) -> float | None:
+    """Chance that a friend is ranked above a stranger (ties count half); None where one of the kinds is missing."""
+    friends = int(friend.sum())
+    strangers = len(friend) - friends
+    if not friends or not strangers:
+        return None
+    ranks = rankdata(score)
+    return float((ranks[friend].sum() - friends * (friends + 1) / 2) / (friends * strangers))
+
+
+def taken_from(row: Row, me: PeerId) -> dict[PeerId, float]:
+    """The part of a row that stands on others."""
+    return {j: weight for j, weight in row.items() if j not in (me, START)}
+
+
+def choice_quality(
+    names: tuple[PeerId, ...],
+    overlap: Matrix,
+    friend: float,
+    rows: Mapping[PeerId, Row],
+    scores: Mapping[PeerId, Mapping[PeerId, float]],
+    neighbours: Mapping[PeerId, tuple[PeerId, ...]],
+) -> dict[str, float]:
+    """Precision and recall of those taken, AUC of the strategy's ranking, and the share of friends among all in reach.
+
+    A peer's scores rank its neighbours; where it has none, the weights of its row do.
+    """
+    at = {name: i for i, name in enumerate(names)}
+    taken = hits = friends = reach = 0
+    curves = []
+    for me in names:
+        near = neighbours[me]
+        real = np.array([overlap[at[me], at[j]] >= friend for j in near], dtype=bool)
+        row = taken_from(rows[me], me)
+        chosen = np.array([j in row for j in near], dtype=bool)
+        taken, hits = taken + int(chosen.sum()), hits + int((chosen & real).sum())
+        friends, reach = friends + int(real.sum()), reach + len(near)
+        known = scores[me] or row
+        ranked = [k for k, j in enumerate(near) if not scores[me] or j in known]
+        if ranked:
+            area = auc(real[ranked], np.array([known.get(near[k], 0.0) for k in ranked]))
+            curves += [area] if area is not None else []
+    out = {"taken": taken / len(names)}
+    if taken:
+        out["precision"] = hits / taken
+    if friends:
+        out["recall"] = hits / friends
+    if reach:
+        out["base_rate"] = friends / reach
+    if curves and taken:
+        out["auc"] = float(np.mean(curves))
+    return out
+
+
+def gradient_metrics(names: tuple[PeerId, ...], gradients_MP: torch.Tensor, rows: Mapping[PeerId, Row]) -> dict[str, float]:
+    r"""From all gradients ∇F_j(x̄; D_j) at the network's mean model x̄:
+
+    - `gradient_norm2` = ‖1/m Σ_j ∇F_j(x̄)‖², the left side of the convergence theorem
+    - `coreset_error` = mean over i and j ∈ C_i of ‖∇F_i − ∇F_j‖² (the paper's definition of a coreset)
+    - `all_error` = the same over all pairs
+    """
+    at = {name: i for i, name in enumerate(names)}
+    g = gradients_MP.double()
+    square = (g * g).sum(1)
+    distance = (square[:, None] + square[None, :] - 2 * g @ g.T).clamp_min(0)
+    out = {"gradient_norm2": float((g.mean(0) ** 2).sum())}
+    count = len(names)
+    if count > 1:
+        out["all_error"] = float(distance.sum() / (count * (count - 1)))
+    pairs = [(at[me], at[j]) for me in names for j in taken_from(rows[me], me)]
+    if pairs:
+        i, j = np.array(pairs).T
+        out["coreset_error"] = float(distance[i, j].mean())
+    return out
+
+
+def consensus_distance(theta_MP: torch.Tensor) -> float:
+    """1/m Σ_i ‖w_i − w̄‖²."""
+    return float(((theta_MP - theta_MP.mean(0)) ** 2).sum(1).mean())

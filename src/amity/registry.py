@@ -1,0 +1,157 @@
+"""Named things with typed options: strategies, methods, datasets, partitions, topologies, models.
+
+An entry is a frozen dataclass; its fields are its options. `build` checks names, types and ranges and answers a mistake
+with one line. A name of the form `package.module:Class` or `path/to/file.py:Class` is loaded from there, so one's own
+class takes part without touching the package.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from amity.errors import ConfigError, unknown
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Entry(Generic[T]):
+    """A class under a name, with the defaults that this name stands for and its presets."""
+
+    name: str
+    cls: type[T]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    preset: str = ""
+
+    @property
+    def summary(self) -> str:
+        return (inspect.getdoc(self.cls) or "").partition("\n")[0]
+
+    def options(self) -> dict[str, dataclasses.Field[Any]]:
+        return {f.name: f for f in dataclasses.fields(self.cls) if f.init}  # type: ignore[arg-type]
+
+    def resolve(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """All options with their values: class default < entry default < preset < given."""
+        given = dict(options)
+        chosen = given.pop("preset", self.preset)
+        if chosen and chosen not in self.presets:
+            raise ConfigError(f"{self.name}.preset: {unknown('preset', str(chosen), self.presets or ['none exist'])}")
+        known = self.options()
+        for key in given:
+            if key not in known:
+                raise ConfigError(f"{self.name}: {unknown('option', key, [*known, *(['preset'] * bool(self.presets))])}")
+        values = {name: _default(f) for name, f in known.items()}
+        values |= self.defaults
+        values |= self.presets.get(chosen, {})
+        values |= given
+        return values
+
+    def build(self, options: Mapping[str, Any]) -> T:
+        values = {k: v for k, v in self.resolve(options).items() if v is not dataclasses.MISSING}
+        try:
+            return TypeAdapter(self.cls).validate_python(values)
+        except ValidationError as error:
+            raise ConfigError(explain(self.name, error)) from None
+
+
+def _default(f: dataclasses.Field[Any]) -> Any:
+    if f.default_factory is not dataclasses.MISSING:
+        return f.default_factory()
+    return f.default
+
+
+def explain(where: str, error: ValidationError) -> str:
+    """The first complaint of pydantic as one line in our form."""
+    first = error.errors()[0]
+    path = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("constrained", "function-")))
+    parts = [part for part in path.split(".") if part not in ("int", "float", "str", "literal", "bool")]
+    name = ".".join(parts)
+    if first["type"] == "missing":
+        return f"{where}: option {name!r} must be given"
+    message = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    message = message[0].lower() + message[1:]
+    if first["type"] == "value_error":
+        return f"{where}: {message}"
+    return f"{where}: {name} {message}, got {first['input']!r}"
+
+
+class Registry(Generic[T]):
+    """All entries of one kind."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._entries: dict[str, Entry[T]] = {}
+
+    def register(
+        self,
+        name: str,
+        *,
+        defaults: Mapping[str, Any] | None = None,
+        presets: Mapping[str, Mapping[str, Any]] | None = None,
+        preset: str = "",
+    ) -> Callable[[type[T]], type[T]]:
+        """Class decorator: `@strategies.register("gossip")`."""
+
+        def add(cls: type[T]) -> type[T]:
+            if not dataclasses.is_dataclass(cls):
+                raise ConfigError(f"{self.kind} {name!r}: {cls.__name__} must be a frozen dataclass")
+            self._entries[name] = Entry(name, cls, defaults or {}, presets or {}, preset)
+            return cls
+
+        return add
+
+    def __getitem__(self, name: str) -> Entry[T]:
+        if name in self._entries:
+            return self._entries[name]
+        if ":" in name:
+            return Entry(name, self._load(name))
+        raise ConfigError(unknown(self.kind, name, self._entries))
+
+    def __iter__(self) -> Iterator[Entry[T]]:
+        return iter(self._entries[name] for name in sorted(self._entries))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._entries
+
+    def _load(self, name: str) -> type[T]:
+        source, _, attribute = name.rpartition(":")
+        try:
+            module = _module(source)
+        except (ImportError, OSError, SyntaxError) as error:
+            raise ConfigError(f"{self.kind} {name!r}: cannot import {source!r} ({error})") from None
+        found = getattr(module, attribute, None)
+        if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
+            raise ConfigError(f"{self.kind} {name!r}: {source} has no dataclass {attribute!r}")
+        cls: type[Any] = found
+        return cls
+
+
+def _module(source: str) -> ModuleType:
+    if not source.endswith(".py"):
+        return importlib.import_module(source)
+    path = Path(source).resolve()
+    main = sys.modules.get("__main__")
+    if main is not None and getattr(main, "__file__", None) and Path(str(main.__file__)).resolve() == path:
+        return main
+    name = "amity_user_" + hashlib.sha256(str(path).encode()).hexdigest()[:16]
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{source} is not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[name]

@@ -1,0 +1,179 @@
+"""report.html: one self-contained page, nothing loaded from anywhere."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from amity import figures
+from amity._version import __version__
+from amity.config import Config
+from amity.core import Reference
+from amity.data import split
+from amity.errors import RunDirError
+from amity.metrics import overlap_matrix
+from amity.run import Result, load_data
+from amity.store import read_config, write_atomically
+from amity.summary import COLUMNS, Line, cells_of, gains, summarise
+from amity.topology import peer_names
+
+if TYPE_CHECKING:
+    from amity.compare import Comparison
+
+STYLE = """
+body{font:15px/1.5 system-ui,sans-serif;color:#222;max-width:1080px;margin:2em auto;padding:0 1em}
+h1{font-size:1.5em;margin-bottom:.2em} h2{font-size:1.15em;margin:2em 0 .3em} p{margin:.3em 0;color:#444;max-width:52em}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.6em 0} th,td{padding:.25em .7em;text-align:right}
+th{border-bottom:2px solid #888;font-weight:600;cursor:help} td:first-child,th:first-child{text-align:left}
+tr:nth-child(even){background:#f6f6f6} tr.best td{font-weight:700} td.ref{font-style:italic}
+svg{max-width:100%;height:auto} pre{background:#f6f6f6;padding:1em;overflow:auto;font-size:12px} .bad{color:#b00}
+details{margin:1em 0} footer{margin-top:3em;color:#888;font-size:.85em}
+"""
+
+
+def page(title: str, *parts: str) -> str:
+    body = "\n".join(parts)
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width,initial-scale=1"><style>{STYLE}</style></head>'
+        f"<body>{body}<footer>Amity {__version__}</footer></body></html>\n"
+    )
+
+
+def section(title: str, note: str, content: str) -> str:
+    return f"<h2>{html.escape(title)}</h2><p>{html.escape(note)}</p>{content}"
+
+
+def table(lines: Sequence[Line], references: set[str]) -> str:
+    """The summary; the best accuracy of those that are no references is bold, references are in italics."""
+    fair = [line for line in lines if line.label not in references] or list(lines)
+    top = max(fair, key=lambda line: line.accuracy).label
+    head = "".join(f'<th title="{html.escape(tip)}">{html.escape(name)}</th>' for name, tip in COLUMNS.items())
+    rows = []
+    for line in lines:
+        name, *values = (html.escape(cell) for cell in cells_of(line))
+        kind = ' class="ref"' if line.label in references else ""
+        best = ' class="best"' if line.label == top else ""
+        rows.append(f"<tr{best}><td{kind}>{name}</td>" + "".join(f"<td>{v}</td>" for v in values) + "</tr>")
+    legend = "".join(f"<li><b>{html.escape(name)}</b>: {html.escape(tip)}</li>" for name, tip in COLUMNS.items())
+    return (
+        f"<table><tr>{head}</tr>{''.join(rows)}</table>"
+        "<p>Bold: the highest accuracy among strategies that a real network could run. In italics: references, which see "
+        f"more than a peer can. Differences within a few standard deviations mean little.</p>"
+        f"<details><summary>What the columns mean</summary><ul>{legend}</ul></details>"
+    )
+
+
+def references(runs: figures.Runs) -> set[str]:
+    return {label for label, rs in runs.items() if rs and isinstance(rs[0].config.strategy.thing, Reference)}
+
+
+def describe(config: Config, seeds: Sequence[int]) -> str:
+    part = config.partition
+    options = ", ".join(f"{k}={v}" for k, v in part.options.items() if v not in (0, 0.0))
+    return (
+        f"{config.data.name}, {config.peers} peers, {config.rounds} rounds; partition {part.name} ({options}); topology "
+        f"{config.topology.name}; model {config.model.name}; method {config.method.name}; "
+        f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+    )
+
+
+def _pictures(runs: figures.Runs) -> list[str]:
+    config = next(iter(runs.values()))[0].config
+    names = peer_names(config.peers)
+    data = split(load_data(config), config.partition.thing, names, config.seed)
+    labels = {name: data[name].labels for name in names}
+    overlap = overlap_matrix(labels)
+    matrix: np.ndarray[Any, Any] = np.array([labels[name] for name in names])
+    return [
+        section(
+            "Accuracy by round",
+            "After the method's own last step (such as fine-tuning), mean over peers; bands: one standard deviation over seeds.",
+            figures.svg(figures.accuracy_curves(runs)),
+        ),
+        section(
+            "Accuracy against bytes",
+            "The same accuracies against the traffic that they cost: cards, models and replies received by a peer.",
+            figures.svg(figures.accuracy_by_bytes(runs)),
+        ),
+        section(
+            "Who took from whom",
+            f"The mixing matrix, mean over the last 40 % of rounds of seed {config.seed}, beside the true label similarity; "
+            "row: who took, column: from whom. Peers with similar labels stand side by side, so friends form blocks.",
+            figures.svg(figures.heat_maps(runs, names, overlap)),
+        ),
+        section(
+            "Neighbours taken",
+            "How many neighbours stand in a peer's average.",
+            figures.svg(figures.neighbours_taken(runs)),
+        ),
+        section(
+            "The partition",
+            f"Which classes each peer holds (seed {config.seed}).",
+            figures.svg(figures.partition_bubbles(matrix, names, overlap)),
+        ),
+    ]
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """The report of a comparison."""
+    runs = {label: rs for label, rs in comparison.results.items() if rs}
+    seeds = [r.config.seed for r in next(iter(runs.values()))]
+    failed = "".join(f'<p class="bad">{html.escape(k)}: {html.escape(v)}</p>' for k, v in comparison.errors.items())
+    alone = next((rs for label, rs in runs.items() if label.split(":")[0] == "local"), [])
+    others = {label: gains(rs, alone) for label, rs in runs.items() if alone and rs is not alone}
+    gain = (
+        section(
+            "Who gains, who is harmed",
+            "Each dot is a peer of a seed: its accuracy in the last round minus that of the same peer training alone.",
+            figures.svg(figures.gain_by_peer(others)),
+        )
+        if others
+        else ""
+    )
+    first, *rest = _pictures(runs)
+    config = comparison.config
+    return page(
+        "Amity: comparison",
+        f"<h1>Who should I learn from?</h1><p>{html.escape(describe(config, seeds))}</p>",
+        failed,
+        table(comparison.lines, references(runs)),
+        first,
+        gain,
+        *rest,
+        "<details><summary>Config of the first run</summary>"
+        f"<pre>{html.escape(next(iter(runs.values()))[0].config.to_toml())}</pre></details>",
+    )
+
+
+def run_html(result: Result) -> str:
+    """The report of a single run."""
+    label = result.config.strategy.label
+    runs = {label: [result]}
+    last = {k: v for k, v in result.rounds[-1].items() if isinstance(v, float)}
+    network = "".join(f"<tr><td>{html.escape(k)}</td><td>{v:.4g}</td></tr>" for k, v in last.items())
+    return page(
+        f"Amity: {label}",
+        f"<h1>{html.escape(label)}</h1><p>{html.escape(describe(result.config, [result.config.seed]))}</p>",
+        table([summarise(label, [result], [])], references(runs)),
+        *_pictures(runs),
+        section("The network in the last round", "See the documentation of amity.metrics.", f"<table>{network}</table>"),
+        f"<details><summary>Config</summary><pre>{html.escape(result.config.to_toml())}</pre></details>",
+    )
+
+
+def write_report(path: Path) -> Path:
+    """Write report.html anew for a run or a comparison (a folder of runs by strategy and seed)."""
+    from amity.compare import read_comparison
+
+    if (path / "config.toml").is_file():
+        result = Result(path, read_config(path))
+        if not result.curve:
+            raise RunDirError(f"{path}: no round is done yet; `amity resume {path}` goes on with it")
+        write_atomically(path / "report.html", run_html(result).encode())
+        return path / "report.html"
+    return read_comparison(path).save()

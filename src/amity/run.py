@@ -1,0 +1,143 @@
+"""Run one experiment into a directory, and read it back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from amity.config import Config, load, nested, resolve
+from amity.core import PeerId
+from amity.data import Dataset
+from amity.simulate import Report, Simulation
+from amity.store import RunDir, commits, read_config, read_lines
+
+OnRound = Callable[[Report], None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run on disk. `pandas.DataFrame(result.metrics)` has one line a round and peer."""
+
+    path: Path
+    config: Config
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """One record a round and peer."""
+        return read_lines(self.path / "metrics.jsonl")
+
+    @cached_property
+    def rounds(self) -> list[dict[str, Any]]:
+        """One record a round, of the whole network."""
+        return read_lines(self.path / "rounds.jsonl")
+
+    @cached_property
+    def edges(self) -> list[dict[str, Any]]:
+        """One record a round and peer: its row."""
+        return read_lines(self.path / "edges.jsonl")
+
+    @property
+    def complete(self) -> bool:
+        return len(self.rounds) == self.config.rounds
+
+    @property
+    def curve(self) -> list[tuple[int, float]]:
+        """Round and mean test accuracy, wherever it was measured."""
+        return [(r["round"], r["accuracy"]) for r in self.rounds if "accuracy" in r]
+
+    @property
+    def accuracy(self) -> float:
+        """Mean test accuracy over all peers in the last round."""
+        return self.curve[-1][1]
+
+    @property
+    def best(self) -> float:
+        """The best mean test accuracy of any round: it selects on the test set, as papers do."""
+        return max(accuracy for _, accuracy in self.curve)
+
+    def final(self, key: str = "accuracy") -> dict[PeerId, float]:
+        """A metric of every peer in the last round."""
+        last = self.rounds[-1]["round"]
+        return {r["peer"]: r[key] for r in self.metrics if r["round"] == last and key in r}
+
+
+@lru_cache(maxsize=4)
+def _load_data(name: str, options: str, source: Any) -> Dataset:
+    dataset: Dataset = source.load()
+    return dataset
+
+
+def load_data(config: Config) -> Dataset:
+    """The dataset of a config; kept in memory, so that all runs of a process share it."""
+    return _load_data(config.data.name, repr(sorted(config.data.options.items())), config.data.thing)
+
+
+def as_config(config: Config | Mapping[str, Any] | str | Path | None, overrides: Mapping[str, Any]) -> Config:
+    """What the public functions take for a config: a Config, a mapping, a TOML file, or nothing."""
+    if isinstance(config, Config):
+        return config.replace(**overrides) if overrides else config
+    if isinstance(config, Mapping):
+        return resolve([nested(config), nested(overrides)])
+    return load(config, overrides)
+
+
+def new_dir(prefix: str) -> Path:
+    """runs/PREFIX-20260131-235959, not yet taken."""
+    path = base = Path("runs") / f"{prefix}-{time.strftime('%Y%m%d-%H%M%S')}"
+    number = 2
+    while path.exists():
+        path, number = base.with_name(f"{base.name}-{number}"), number + 1
+    return path
+
+
+def run(
+    config: Config | Mapping[str, Any] | str | Path | None = None,
+    out: str | Path | None = None,
+    on_round: OnRound | None = None,
+    **overrides: Any,
+) -> Result:
+    """Run one experiment. `amity.run(strategy="pens", peers=10, **{"train.lr": 0.1})`.
+
+    The directory `out` (by default a new one under runs/) is created; if it holds a run of the same config that did
+    not end, that run goes on.
+    """
+    resolved = as_config(config, overrides)
+    path = Path(out) if out else new_dir(resolved.strategy.label.replace(":", "-").replace("+", "-plus"))
+    simulation = Simulation(resolved, load_data(resolved))
+    return _go(RunDir.create(path, resolved), simulation, on_round)
+
+
+def resume(path: str | Path, on_round: OnRound | None = None) -> Result:
+    """Go on with a run that was interrupted; the end is bit-identical to that of one that was not."""
+    directory = RunDir.open(Path(path))
+    simulation = Simulation(directory.config, load_data(directory.config))
+    return _go(directory, simulation, on_round)
+
+
+def _go(directory: RunDir, simulation: Simulation, on_round: OnRound | None) -> Result:
+    config = directory.config
+    with directory:
+        start = directory.recover(simulation)
+        for t in range(start, config.rounds):
+            began = time.perf_counter()
+            report = simulation.round()
+            directory.append(report, time.perf_counter() - began)
+            if (t + 1) % config.checkpoint.every == 0 or t + 1 == config.rounds:
+                directory.checkpoint(simulation)
+            if on_round:
+                on_round(report)
+    return Result(directory.path, config)
+
+
+def restored(path: str | Path) -> Simulation:
+    """The simulation as the newest checkpoint of a run left it."""
+    config = read_config(Path(path))
+    simulation = Simulation(config, load_data(config))
+    commit = next(commits(Path(path), config), None)
+    if commit is not None:
+        simulation.restore(commit.round, commit.tensors, commit.memory)
+    return simulation

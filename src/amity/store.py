@@ -1,0 +1,261 @@
+"""A run is a directory.
+
+    config.toml                     the resolved config
+    metrics.jsonl                   one line a round and peer
+    edges.jsonl                     one line a round and peer: who took how much from whom
+    rounds.jsonl                    one line a round: the whole network
+    timings.jsonl                   wall-clock times (the only file that differs between two runs of a config)
+    checkpoint/round-000010.*       .safetensors: models; .json: the commit record, written last
+
+A checkpoint counts only if its commit record is whole and agrees, by SHA-256, with the tensors and with the lines
+written so far. `recover` takes the newest such record and cuts the line files back to it: torn lines, half-written
+checkpoints and anything after a kill are repaired, never trusted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import safetensors.torch
+import torch
+
+from amity._version import __version__
+from amity.config import Config, load
+from amity.errors import RunDirError, StorageError
+from amity.simulate import Report, Simulation
+
+LINES = ("metrics.jsonl", "edges.jsonl", "rounds.jsonl")
+KEEP = 2
+"""Checkpoints kept: the newest and one to fall back on."""
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """All of it or nothing: a temporary file, flushed to disk, then renamed."""
+    scratch = path.with_name(path.name + ".tmp")
+    try:
+        with open(scratch, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(scratch, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise StorageError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def plain(value: Any) -> Any:
+    """JSON has no NaN: numbers that are not finite become null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(part) for part in value]
+    return value
+
+
+def dump(record: Mapping[str, Any]) -> bytes:
+    return (json.dumps(plain(record), ensure_ascii=False) + "\n").encode()
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit record that was found whole."""
+
+    round: int
+    tensors: dict[str, torch.Tensor]
+    memory: dict[str, Any]
+    lines: dict[str, int]
+    """Bytes of each line file that belong to the rounds before `round`."""
+
+
+class RunDir:
+    """A run directory that is being written, under an exclusive lock."""
+
+    def __init__(self, path: Path, config: Config) -> None:
+        self.path, self.config = path, config
+        self._streams: dict[str, IO[bytes]] = {}
+        self._hashes = {name: hashlib.sha256() for name in LINES}
+        self._lock: IO[bytes] | None = None
+
+    @classmethod
+    def create(cls, path: Path, config: Config) -> RunDir:
+        """A new directory, or an old one of the same config."""
+        existing = path / "config.toml"
+        if existing.exists():
+            other = load(existing)
+            if other.digest != config.digest:
+                keys = ", ".join(differences(other, config)[:4])
+                raise RunDirError(f"{path}: holds a run of another config (differs in {keys}); choose another out=")
+        elif path.exists() and any(path.iterdir()):
+            raise RunDirError(f"{path}: is not empty and holds no run; choose another out=")
+        try:
+            (path / "checkpoint").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be created ({error.strerror})") from None
+        if not existing.exists():
+            write_atomically(existing, config.to_toml().encode())
+        return cls(path, config)
+
+    @classmethod
+    def open(cls, path: Path) -> RunDir:
+        return cls(path, read_config(path))
+
+    def __enter__(self) -> RunDir:
+        try:
+            self._lock = open(self.path / ".lock", "wb")  # held until the run ends
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunDirError(f"{self.path}: another process is running it") from None
+        except OSError as error:
+            raise StorageError(f"{self.path}: cannot be written ({error.strerror})") from None
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        for stream in self._streams.values():
+            try:
+                stream.close()
+            except OSError:
+                continue  # a full disk: the lines after the last checkpoint are cut off by the next `recover`
+        if self._lock:
+            self._lock.close()
+
+    # -- reading back ----------------------------------------------------------------------------------------------
+
+    def recover(self, simulation: Simulation) -> int:
+        """Bring files and simulation to the newest good checkpoint, and return the round to go on with."""
+        commit = next(commits(self.path, self.config), Commit(0, {}, {}, dict.fromkeys(LINES, 0)))
+        if commit.round:
+            simulation.restore(commit.round, commit.tensors, commit.memory)
+        for name in LINES:
+            path, size = self.path / name, commit.lines[name]
+            try:
+                stream = open(path, "ab")  # noqa: SIM115  held until the run ends
+                stream.truncate(size)
+            except OSError as error:
+                raise StorageError(f"{path}: cannot be written ({error.strerror})") from None
+            self._streams[name] = stream
+            self._hashes[name] = hashlib.sha256(path.read_bytes()[:size])
+        self._streams["timings.jsonl"] = open(self.path / "timings.jsonl", "ab")  # noqa: SIM115
+        return commit.round
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def append(self, report: Report, seconds: float) -> None:
+        """The lines of one round."""
+        edges = ({"round": report.round, "peer": name, "row": dict(row)} for name, row in report.rows.items())
+        self._write("metrics.jsonl", report.peers.values())
+        self._write("edges.jsonl", edges)
+        self._write("rounds.jsonl", [report.network])
+        self._write("timings.jsonl", [{"round": report.round, "seconds": round(seconds, 4), "at": round(time.time(), 2)}])
+
+    def _write(self, name: str, records: Iterable[Mapping[str, Any]]) -> None:
+        data = b"".join(dump(record) for record in records)
+        try:
+            self._streams[name].write(data)
+            self._streams[name].flush()
+        except OSError as error:
+            raise StorageError(self._lost(self.path / name, error)) from None
+        if name in self._hashes:
+            self._hashes[name].update(data)
+
+    def _lost(self, path: Path, error: OSError) -> str:
+        return (
+            f"{path}: cannot be written ({error.strerror}); everything up to the last checkpoint is kept: "
+            f"make room, then `amity resume {self.path}`"
+        )
+
+    def checkpoint(self, simulation: Simulation) -> None:
+        """Commit all rounds so far."""
+        tensors, memory = simulation.state()
+        name = f"round-{simulation.next_round:06d}"
+        data = safetensors.torch.save({key: value.cpu().contiguous() for key, value in tensors.items()})
+        try:
+            for line_file in LINES:
+                os.fsync(self._streams[line_file].fileno())
+            record = {
+                "round": simulation.next_round,
+                "config": self.config.digest,
+                "amity": __version__,
+                "tensors": hashlib.sha256(data).hexdigest(),
+                "lines": {n: {"bytes": self._streams[n].tell(), "sha256": h.hexdigest()} for n, h in self._hashes.items()},
+                "memory": memory,
+            }
+            write_atomically(self.path / "checkpoint" / f"{name}.safetensors", data)
+            write_atomically(self.path / "checkpoint" / f"{name}.json", json.dumps(record).encode())
+        except OSError as error:
+            raise StorageError(self._lost(self.path / "checkpoint", error)) from None
+        except StorageError as error:
+            raise StorageError(
+                f"{error}; everything up to the last checkpoint is kept: make room, then `amity resume {self.path}`"
+            ) from None
+        for old in sorted((self.path / "checkpoint").glob("round-*.json"))[:-KEEP]:
+            old.unlink()
+            old.with_suffix(".safetensors").unlink(missing_ok=True)
+
+
+def commits(path: Path, config: Config) -> Iterator[Commit]:
+    """Checkpoints that are whole and belong to this config, newest first."""
+    for record_path in sorted((path / "checkpoint").glob("round-*.json"), reverse=True):
+        commit = _read_commit(path, record_path, config)
+        if commit is not None:
+            yield commit
+
+
+def _read_commit(path: Path, record_path: Path, config: Config) -> Commit | None:
+    try:
+        record = json.loads(record_path.read_bytes())
+        data = record_path.with_suffix(".safetensors").read_bytes()
+        lines = {name: record["lines"][name] for name in LINES}
+        if record["config"] != config.digest or record["tensors"] != hashlib.sha256(data).hexdigest():
+            return None
+        for name, want in lines.items():
+            written = (path / name).read_bytes()[: want["bytes"]]
+            if len(written) != want["bytes"] or hashlib.sha256(written).hexdigest() != want["sha256"]:
+                return None
+        sizes = {name: int(want["bytes"]) for name, want in lines.items()}
+        return Commit(int(record["round"]), safetensors.torch.load(data), record["memory"], sizes)
+    except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError):
+        return None
+
+
+def read_config(path: Path) -> Config:
+    """The config of a run directory."""
+    if not (path / "config.toml").is_file():
+        raise RunDirError(f"{path}: holds no run (no config.toml)")
+    return load(path / "config.toml")
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """All whole lines of a file; a torn last one is left out."""
+    if not path.is_file():
+        return []
+    return [json.loads(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+
+
+def differences(a: Config, b: Config) -> list[str]:
+    """Keys in which two configs differ."""
+
+    def flat(plain: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for key, value in plain.items():
+            out |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+        return out
+
+    left, right = flat(a.to_dict()), flat(b.to_dict())
+    return sorted(key for key in left.keys() | right.keys() if left.get(key) != right.get(key))

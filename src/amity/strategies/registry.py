@@ -1,0 +1,6 @@
+"""Where strategies register."""
+
+from amity.core import Strategy
+from amity.registry import Registry
+
+strategies: Registry[Strategy] = Registry("strategy")
