@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
 import tomli_w
+import torch
 from pydantic import Field, TypeAdapter, ValidationError
 
 from amity.core import Method, Strategy
@@ -264,6 +265,8 @@ def _merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in high.items():
         if key in SECTIONS:
             value = _named(key, value)
+        if isinstance(value, Mapping) and key in SCALARS:
+            raise ConfigError(f"{key}: is a single value, got {key}.{next(iter(value), '')}=")
         if isinstance(value, Mapping):
             below = out.get(key, {})
             renamed = "name" in value and value["name"] != below.get("name")
@@ -327,7 +330,18 @@ def _typed(key: str, cls: type[T], options: Any) -> T:
 
 
 def _scalar(key: str, value: Any) -> Any:
+    if key == "device":
+        return _device(str(value))
     try:
         return TypeAdapter(_HINTS[key]).validate_python(value)
     except ValidationError as error:
         raise ConfigError(explain(key, error).replace(":  ", ": ")) from None
+
+
+def _device(name: str) -> str:
+    """A device that exists here."""
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise ConfigError(f"device: {name!r} is not available on this machine; use device=cpu") from None
+    return name

@@ -92,7 +92,7 @@ def _pictures(runs: figures.Runs) -> list[str]:
     return [
         section(
             "Accuracy by round",
-            "After the method's own last step (such as fine-tuning), mean over peers; bands: one standard deviation over seeds.",
+            "After the method's own last step (such as fine-tuning), mean over peers; bands: one std over seeds.",
             figures.svg(figures.accuracy_curves(runs)),
         ),
         section(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -72,6 +72,7 @@ class Simulation:
 
     def __init__(self, config: Config, dataset: Dataset, names: tuple[PeerId, ...] | None = None) -> None:
         self.config = config
+        dataset = replace(dataset, pixels=dataset.pixels.to(config.device))
         self.names = tuple(sorted(names or peer_names(config.peers)))
         self.strategy = config.strategy.thing
         availability = config.topology.extra
@@ -207,9 +208,11 @@ class Simulation:
     def restore(self, round: int, tensors: Mapping[str, torch.Tensor], memories: Mapping[str, Any]) -> None:
         """Go on as if the rounds before `round` had been run here."""
         for name, peer in self.peers.items():
-            prefix = f"{name}/"
+            prefix, device = f"{name}/", self.config.device
             peer.resume(
-                round, {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}, memories[name]
+                round,
+                {k.removeprefix(prefix): v.to(device) for k, v in tensors.items() if k.startswith(prefix)},
+                memories[name],
             )
         self.next_round = round
 
