@@ -119,11 +119,13 @@ class RunDir:
     def __enter__(self) -> RunDir:
         try:
             self._lock = open(self.path / ".lock", "wb")  # held until the run ends
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunDirError(f"{self.path}: another process is running it") from None
         except OSError as error:
             raise StorageError(f"{self.path}: cannot be written ({error.strerror})") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise RunDirError(f"{self.path}: another process is running it") from None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:

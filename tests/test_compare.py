@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import amity
+from amity.compare import parse_spec, read_comparison
+from amity.errors import ConfigError, Failure, RunDirError
+from amity.export import export, predict
+from amity.report import write_report
+from amity.sweep import plan
+from tests.conftest import tiny
+from tests.test_runs import contents
+
+SPECS = ["local", "gossip:k=2", "afind+:paper:tau=0.8", "oracle"]
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> amity.Comparison:
+    return amity.compare(SPECS, [0, 1], tiny(), tmp_path_factory.mktemp("cmp") / "c")
+
+
+def test_one_process_and_two_give_the_same_bits(comparison: amity.Comparison) -> None:
+    alone = amity.compare(SPECS, [0, 1], tiny(), "alone", jobs=1)
+    for label, runs in comparison.results.items():
+        for one, other in zip(runs, alone.results[label], strict=True):
+            assert contents(one.path) == contents(other.path)
+
+
+def test_runs_are_paired_by_seed(comparison: amity.Comparison) -> None:
+    for runs in comparison.results.values():
+        assert [run.config.seed for run in runs] == [0, 1]
+    local, gossip = (comparison.results[label][0] for label in ("local", "gossip:k=2"))
+    first = [m["accuracy_local"] for m in gossip.metrics if m["round"] == 0]
+    assert first == [m["accuracy_local"] for m in local.metrics if m["round"] == 0]
+
+
+def test_the_table_agrees_with_plain_numpy(comparison: amity.Comparison) -> None:
+    line = next(line for line in comparison.lines if line.label == "gossip:k=2")
+    runs, alone = comparison.results["gossip:k=2"], comparison.results["local"]
+    finals = [np.mean([m["accuracy"] for m in run.metrics if m["round"] == 2]) for run in runs]
+    assert line.accuracy == pytest.approx(np.mean(finals))
+    assert line.accuracy_std == pytest.approx(np.std(finals, ddof=1))
+    gains = sorted(
+        run.final()[peer] - other.final()[peer] for run, other in zip(runs, alone, strict=True) for peer in run.final()
+    )
+    assert line.gain == pytest.approx(np.mean(gains))
+    assert line.harmed == pytest.approx(np.mean([gain < 0 for gain in gains]))
+    assert line.worst_tenth == pytest.approx(gains[0])
+    size = 4 * (64 * 12 + 12 + 12 * 10 + 10)
+    assert line.megabytes == pytest.approx(3 * 2 * size / 1e6)
+    assert line.taken == 2
+
+
+def test_repeating_a_comparison_takes_up_what_is_there(comparison: amity.Comparison) -> None:
+    stamps = {p: p.stat().st_mtime_ns for p in comparison.path.glob("*/seed-*/checkpoint/*.json")}
+    again = amity.compare(SPECS, [0, 1], tiny(), comparison.path)
+    assert again.table == comparison.table
+    assert {p: p.stat().st_mtime_ns for p in comparison.path.glob("*/seed-*/checkpoint/*.json")} == stamps
+
+
+def test_the_report_is_one_file_that_loads_nothing(comparison: amity.Comparison) -> None:
+    page = (comparison.path / "report.html").read_text()
+    assert page.count("<svg") == 6
+    for title in ("Accuracy by round", "Accuracy against bytes", "Who took from whom", "Neighbours taken", "The partition"):
+        assert title in page
+    assert not re.search(r"""(src|href)=["'](?!#|data:)""", page.replace("xlink:href", "href"))
+    assert "<script" not in page
+    assert {p.name for p in comparison.path.iterdir() if p.is_file()} == {
+        "report.html",
+        "summary.csv",
+        "summary.json",
+        "comparison.json",
+    }
+
+
+def test_a_report_can_be_written_anew(comparison: amity.Comparison) -> None:
+    before = (comparison.path / "report.html").read_bytes()
+    (comparison.path / "report.html").unlink()
+    assert write_report(comparison.path).read_bytes() == before
+    run = comparison.results["oracle"][0]
+    assert "oracle" in write_report(run.path).read_text()
+    with pytest.raises(RunDirError, match="neither a run"):
+        write_report(Path("nowhere"))
+
+
+def test_a_strategy_that_fails_does_not_take_the_others_down(repository: Path) -> None:
+    Path("bad.py").write_text(
+        "from dataclasses import dataclass\n"
+        "import amity\n"
+        "from amity.strategies.base import Cardless\n"
+        "@dataclass(frozen=True)\n"
+        "class Half(Cardless):\n"
+        "    def decide(self, view, row):\n"
+        "        yield from ()\n"
+        "        return amity.Decision({view.me: 0.5})\n"
+        "    def pulls(self, neighbours):\n"
+        "        return 0\n"
+    )
+    result = amity.compare(["local", "bad.py:Half"], [0], tiny(), "c")
+    assert [line.label for line in result.lines] == ["local"]
+    assert "weights sum to 0.5" in result.errors["Half seed 0"]
+    assert "weights sum to 0.5" in (result.path / "report.html").read_text()
+    with pytest.raises(Failure, match="no run succeeded"):
+        amity.compare(["bad.py:Half"], [0], tiny(), "d")
+
+
+def test_an_unfinished_comparison_can_be_read(comparison: amity.Comparison) -> None:
+    assert list(read_comparison(comparison.path).results) == SPECS
+
+
+@pytest.mark.parametrize(
+    ("spec", "label", "options"),
+    [
+        ("gossip", "gossip", {"name": "gossip"}),
+        ("afind+:paper:tau=0.8", "afind+:paper:tau=0.8", {"name": "afind+", "preset": "paper", "tau": 0.8}),
+        ("my.py:Mine:k=3", "Mine:k=3", {"name": "my.py:Mine", "k": 3}),
+        ("pkg.mod:Mine", "Mine", {"name": "pkg.mod:Mine"}),
+    ],
+)
+def test_specs_are_read(spec: str, label: str, options: dict[str, object]) -> None:
+    assert parse_spec(spec) == (label, options)
+
+
+def test_mistakes_in_a_comparison_are_found_before_anything_runs() -> None:
+    for specs, seeds, message in (
+        (["local", "local"], [0], "named twice"),
+        (["local"], [0, 0], "expected different seeds"),
+        (["local", "afnd"], [0], "did you mean 'afind'"),
+        (["gossip:k=-1"], [0], "k should be greater than or equal to 0"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            amity.compare(specs, seeds, tiny(), "c")
+    assert not Path("c").exists()
+
+
+# -- sweeps
+
+
+def test_every_strategy_gets_the_same_number_of_tries() -> None:
+    grid = {"train.lr": [0.01, 0.1], "afind+.tau": [0.2, 0.5, 0.8], "gossip.k": [1, 2]}
+    tries = plan(["gossip", "afind+", "local"], grid, 0, 0)
+    assert [t.strategy for t in tries] == ["gossip"] * 2 + ["afind+"] * 2 + ["local"] * 2
+    assert len({t.label for t in tries}) == 6
+    assert len(plan(["gossip", "afind+"], grid, 4, 0)) == 8
+    with pytest.raises(ConfigError, match="budget=9 is more than the smallest grid has"):
+        plan(["gossip", "afind+"], grid, 9, 0)
+    with pytest.raises(ConfigError, match=r"pens.k is an option of 'pens', which is not among"):
+        plan(["gossip"], {"pens.k": [1, 2]}, 0, 0)
+
+
+def test_a_sweep_chooses_on_validation_data_where_there_is_some() -> None:
+    base = tiny(partition={"validation": 0.3, "samples": 20})
+    result = amity.sweep(["gossip", "local"], {"train.lr": [0.0001, 0.1]}, [0], 0, base, "s")
+    assert result.chosen_on == "validation"
+    assert {name: dict(best.values)["train.lr"] for name, best in result.best.items()} == {"gossip": 0.1, "local": 0.1}
+    assert (Path("s") / "report.html").exists()
+
+
+# -- export and predict
+
+
+def test_an_exported_model_predicts_what_the_run_measured(comparison: amity.Comparison) -> None:
+    run = comparison.results["gossip:k=2"][0]
+    folders = export(run.path, out=Path("models"))
+    assert len(folders) == 6
+    from amity.run import restored
+
+    peer = restored(run.path).peers["peer-03"]
+    x, y = peer.data.test.pixels.x[peer.data.test.index], peer.data.test.pixels.y[peer.data.test.index]
+    np.savez("new.npz", x=x.numpy(), y=y.numpy())
+    np.save("flat.npy", x.numpy()[:, 0])
+    prediction = predict(Path("models/peer-03"), Path("new.npz"))
+    assert prediction.accuracy == pytest.approx(run.final()["peer-03"])
+    assert (predict(Path("models/peer-03"), Path("flat.npy")).classes == prediction.classes).all()
+    assert prediction.to_csv().startswith("example,class,probability\n0,")
+
+
+def test_bad_input_to_export_and_predict_is_refused(comparison: amity.Comparison) -> None:
+    run = comparison.results["local"][0].path
+    (model,) = export(run, "peer-00", Path("models"))
+    np.save("wide.npy", np.zeros((2, 9, 9)))
+    np.save("nan.npy", np.full((2, 8, 8), np.nan))
+    np.save("objects.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    Path("text.npy").write_text("no array")
+    for examples, message in (
+        ("wide.npy", r"examples have shape \(9, 9\), the model expects \(1, 8, 8\)"),
+        ("nan.npy", "example 0 has NaN or Inf"),
+        ("objects.npy", "expected a .npy array"),
+        ("text.npy", "expected a .npy array"),
+        ("absent.npy", "expected a .npy array"),
+    ):
+        with pytest.raises(amity.AmityError, match=message):
+            predict(model, Path(examples))
+    with pytest.raises(ConfigError, match="unknown peer 'peer-0'"):
+        export(run, "peer-0")
+    with pytest.raises(RunDirError, match="expected a folder with model.safetensors"):
+        predict(Path("nowhere"), Path("nan.npy"))
+    (model / "model.safetensors").write_bytes(b"broken")
+    with pytest.raises(amity.AmityError, match="is not a model that"):
+        predict(model, Path("nan.npy"))

@@ -1,0 +1,75 @@
+"""Every example and config runs, as a user would run it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from amity.config import load
+from amity.data.fashionmnist import find
+from amity.errors import DataError
+
+
+def run_example(repository: Path, name: str, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(repository / "examples" / name), *words],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_own_strategy_of_under_30_lines_takes_part_in_compare(repository: Path) -> None:
+    assert len((repository / "examples" / "own_strategy.py").read_text().splitlines()) < 30
+    out = run_example(repository, "own_strategy.py")
+    assert [line.split()[0] for line in out.splitlines()] == ["local", "gossip", "Nearest"]
+
+
+def test_quickstart_prints_rows_that_sum_to_one(repository: Path) -> None:
+    out = run_example(repository, "quickstart.py")
+    rows = [line for line in out.splitlines() if "<-" in line]
+    assert len(rows) == 10
+    for row in rows:
+        assert sum(map(float, re.findall(r" (0\.\d\d|1\.00)", row))) == pytest.approx(1, abs=0.1)
+
+
+def accuracies(out: str) -> dict[str, float]:
+    return {m[1].strip(): float(m[2]) for m in re.finditer(r"client 2 (.{13}) +([\d.]+) %", out)}
+
+
+def test_in_the_papers_toy_a_friend_helps_more_than_a_stranger(repository: Path) -> None:
+    found = accuracies(run_example(repository, "toy.py", "digits", "toy.svg", "17"))
+    assert found.keys() == {"alone", "with 1", "with 3", "with 1 and 3"}
+    assert found["with 1"] > found["with 3"]
+    assert Path("toy.svg").read_text().startswith("<svg")
+
+
+def test_the_papers_toy_runs_on_fashionmnist(repository: Path) -> None:
+    try:
+        find("")
+    except DataError as error:
+        pytest.skip(str(error))
+    found = accuracies(run_example(repository, "toy.py", "fashionmnist", "toy.svg", "5"))
+    assert len(found) == 4
+    assert all(25 < accuracy <= 100 for accuracy in found.values())
+
+
+def configs(repository: Path) -> list[Path]:
+    return sorted((repository / "configs").glob("*.toml"))
+
+
+def test_every_config_is_valid_and_the_smoke_config_runs(repository: Path) -> None:
+    import amity
+
+    assert len(configs(repository)) > 1
+    for path in configs(repository):
+        load(path)
+    assert amity.run(repository / "configs" / "smoke.toml", "r").complete
