@@ -11,12 +11,12 @@ import sys
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.figure import Figure
 
 import amity
 from amity.figures import svg
 from amity.run import load_data
 from amity.simulate import Simulation
-from matplotlib.figure import Figure
 
 DATASET, OUT, ROUNDS = [*sys.argv[1:], *["fashionmnist", "toy.svg", "30"][len(sys.argv) - 1 :]]
 LABELS = {"1": (4, 5, 6, 7), "2": (4, 5, 6, 7), "3": (0, 1, 2, 3)}

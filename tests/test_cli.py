@@ -15,7 +15,7 @@ from amity.methods import methods
 from amity.models import models
 from amity.strategies import strategies
 
-SMALL = "peers=4 rounds=2 partition.samples=10 partition.test=20 model.hidden=8".split()
+SMALL = ["peers=4", "rounds=2", "partition.samples=10", "partition.test=20", "model.hidden=8"]
 
 
 def amity(*words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str, str]:

@@ -197,7 +197,7 @@ def test_bad_input_to_export_and_predict_is_refused(comparison: amity.Comparison
             predict(model, Path(examples))
     with pytest.raises(ConfigError, match="unknown peer 'peer-0'"):
         export(run, "peer-0")
-    with pytest.raises(RunDirError, match="expected a folder with model.safetensors"):
+    with pytest.raises(RunDirError, match=r"expected a folder with model\.safetensors"):
         predict(Path("nowhere"), Path("nan.npy"))
     (model / "model.safetensors").write_bytes(b"broken")
     with pytest.raises(amity.AmityError, match="is not a model that"):

@@ -107,7 +107,7 @@ def test_a_strategy_sees_only_its_view_and_names_only_known_peers(spec: dict[str
         assert isinstance(ask.fact, Fact)
         asked.update(ask.peers)
         reference = ask.fact.reference
-        return {j: (0.5, 0.5) for j in ask.peers} if reference else {"a": _mine(ask.fact)} if "a" in ask.peers else {}
+        return dict.fromkeys(ask.peers, (0.5, 0.5)) if reference else {"a": _mine(ask.fact)} if "a" in ask.peers else {}
 
     view = View("a", 0, 10, ("b", "c"), 5, None, real_rng(0), real_rng(0), {})
     decision = drive(strategy.decide(view, {"a": 1.0}), silence)

@@ -225,7 +225,8 @@ def test_metrics_hold_what_was_promised(whole: Path) -> None:
     record = result.metrics[-1]
     promised = (
         "round peer accuracy balanced accuracy_mixed accuracy_local test_loss train_loss available taken theta effective "
-        "similarity_min similarity_mean similarity_max card_in card_out model_in model_out reply_in reply_out forward backward"
+        "similarity_min similarity_mean similarity_max card_in card_out model_in model_out reply_in reply_out "
+        "forward backward"
     )
     assert set(promised.split()) <= record.keys()
     network = result.rounds[-1]

@@ -30,7 +30,7 @@ def test_the_built_wheel_installs_and_runs(repository: Path, tmp_path: Path) -> 
     ).stdout.strip()
     assert Path(where) == site / "amity"
     assert (site / "amity" / "py.typed").exists()
-    words = "run peers=3 rounds=1 partition.samples=10 out=r".split()
+    words = ["run", "peers=3", "rounds=1", "partition.samples=10", "out=r"]
     done = subprocess.run([home / "bin" / "amity", *words], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "report: r/report.html" in done.stdout

@@ -63,8 +63,16 @@ def accuracy_curves(runs: Runs) -> Figure:
         if len(results) > 1:
             axes.fill_between(rounds, mean - spread, mean + spread, alpha=0.12, color=style(at)["color"], linewidth=0)
     axes.set(xlabel="round", ylabel="test accuracy, mean over peers (%)")
+    _focus(axes, runs)
     axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
+
+
+def _focus(axes: Axes, runs: Runs) -> None:
+    """Leave the first steep rise below the picture: the differences are near the end."""
+    finals = [100 * result.accuracy for results in runs.values() for result in results]
+    lowest = min(100 * accuracy for results in runs.values() for r in results for _, accuracy in r.curve)
+    axes.set_ylim(bottom=max(lowest, min(finals) - 15))
 
 
 def megabytes_by_round(result: Result) -> Array:
@@ -88,6 +96,7 @@ def accuracy_by_bytes(runs: Runs) -> Figure:
             axes.plot(moved, accuracy.mean(0), label=label, **style(at))
             axes.plot(moved[-1], accuracy.mean(0)[-1], "o", color=style(at)["color"], markersize=4)
     axes.set(xlabel="MB received by a peer so far", ylabel="test accuracy, mean over peers (%)")
+    _focus(axes, runs)
     axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 

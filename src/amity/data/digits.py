@@ -20,9 +20,9 @@ class Digits:
     suits: ClassVar[Mapping[str, Any]] = {
         "peers": 20,
         "rounds": 25,
-        "partition": {"name": "pathological", "classes": 5, "samples": 12, "test": 100},
+        "partition": {"name": "pathological", "classes": 4, "samples": 6, "test": 100},
         "model": {"name": "mlp"},
-        "train": {"lr": 0.05, "batch": 8, "epochs": 2},
+        "train": {"lr": 0.05, "batch": 8, "epochs": 5},
         "eval": {"gradients_every": 5},
     }
 
