@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -182,6 +184,23 @@ def test_batchnorm_is_refused_with_the_remedy() -> None:
 def test_images_too_small_for_a_model_are_refused() -> None:
     with pytest.raises(ConfigError, match="too small"):
         models["fedavg_cnn"].build({}).build((1, 8, 8), 10)
+
+
+def test_any_torch_module_can_be_used_and_its_layers_named() -> None:
+    import amity
+    from tests.conftest import tiny
+
+    Path("net.py").write_text(
+        "from torch import nn\n"
+        "def make(shape, classes):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.Tanh(), nn.Dropout(0.1), nn.Linear(9, 7),\n"
+        "                         nn.GroupNorm(7, 7), nn.Linear(7, classes))\n"
+    )
+    found = amity.run(tiny(rounds=2, model="net.py:make"), "found")
+    assert amity.run(tiny(rounds=2, model="net.py:make"), "again").metrics == found.metrics  # dropout is seeded too
+    named = {"name": "net.py:make", "head": "6", "proxy_layer": "1"}
+    assert amity.run(tiny(rounds=2, model=named, method={"name": "head"}), "named").complete
+    assert amity.resume("named").complete
 
 
 # -- sketches

@@ -1,11 +1,13 @@
 """The paper's networks. GroupNorm only: BatchNorm's running statistics cannot be averaged between peers.
 
-An entry is a frozen dataclass with `build(shape, classes)`; any class of one's own of that form, or a function
-`f(shape, classes)` wrapped in one, can stand in its place (`model=my_module:MyNet`).
+An entry is a frozen dataclass with `build(shape, classes)`. Any torch module can stand in its place: `model=file.py:make`
+names a function `make(shape, classes)` that returns one, or a dataclass like those below. Its head and proxy layer are
+found (the last Linear, the last layer before it) or named by `model.head=` and `model.proxy_layer=`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Protocol
@@ -26,7 +28,18 @@ class Model(Protocol):
     def build(self, shape: Shape, classes: int) -> nn.Module: ...
 
 
-models: Registry[Model] = Registry("model")
+def _wrap(make: Callable[..., nn.Module]) -> type[Model]:
+    """A model out of a plain function of shape and classes."""
+
+    @dataclass(frozen=True)
+    class Made:
+        def build(self, shape: Shape, classes: int) -> nn.Module:
+            return make(shape, classes)
+
+    return Made
+
+
+models: Registry[Model] = Registry("model", _wrap)
 
 
 @models.register("mlp")

@@ -91,8 +91,9 @@ def explain(where: str, error: ValidationError) -> str:
 class Registry(Generic[T]):
     """All entries of one kind."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, kind: str, wrap: Callable[[Callable[..., Any]], type[T]] | None = None) -> None:
+        """`wrap` makes an entry's class of a plain function, where that is enough."""
+        self.kind, self._wrap = kind, wrap
         self._entries: dict[str, Entry[T]] = {}
 
     def register(
@@ -133,6 +134,8 @@ class Registry(Generic[T]):
         except (ImportError, OSError, SyntaxError) as error:
             raise ConfigError(f"{self.kind} {name!r}: cannot import {source!r} ({error})") from None
         found = getattr(module, attribute, None)
+        if self._wrap is not None and callable(found) and not dataclasses.is_dataclass(found):
+            return self._wrap(found)
         if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
             raise ConfigError(f"{self.kind} {name!r}: {source} has no dataclass {attribute!r}")
         cls: type[Any] = found
