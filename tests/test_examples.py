@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from amity.config import load
-from amity.data.fashionmnist import find
+from amity.data.fashionmnist import FASHION
+from amity.data.published import find
 from amity.errors import DataError
 
 
@@ -54,7 +55,7 @@ def test_in_the_papers_toy_a_friend_helps_more_than_a_stranger(repository: Path)
 
 def test_the_papers_toy_runs_on_fashionmnist(repository: Path) -> None:
     try:
-        find("")
+        find(FASHION)
     except DataError as error:
         pytest.skip(str(error))
     found = accuracies(run_example(repository, "toy.py", "fashionmnist", "toy.svg", "5"))
@@ -73,3 +74,10 @@ def test_every_config_is_valid_and_the_smoke_config_runs(repository: Path) -> No
     for path in configs(repository):
         load(path)
     assert amity.run(repository / "configs" / "smoke.toml", "r").complete
+
+
+def test_own_data_trains_and_names_the_hospitals(repository: Path) -> None:
+    out = run_example(repository, "own_data.py")
+    found = dict(re.findall(r"\((\w+)\): (\d\.\d\d)", out))
+    assert found.keys() == {"north", "south", "west"}
+    assert all(0 <= float(accuracy) <= 1 for accuracy in found.values())

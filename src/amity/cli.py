@@ -16,6 +16,7 @@ from rich.table import Table
 
 from amity._version import __version__
 from amity.cells import Cell, cores
+from amity.cli_data import app as data_app
 from amity.compare import DEFAULT_STRATEGIES, Comparison, cells_for, collect
 from amity.config import SECTIONS, Config, load, parse, scalar
 from amity.core import Reference
@@ -23,7 +24,7 @@ from amity.errors import AmityError, ConfigError, unknown
 from amity.estimate import estimate
 from amity.progress import Board, single
 from amity.registry import Entry
-from amity.run import Result, new_dir
+from amity.run import Result, load_data, new_dir
 from amity.run import resume as resume_run
 from amity.run import run as run_config
 from amity.store import read_config
@@ -37,6 +38,7 @@ app = typer.Typer(
     help="Decentralized federated learning in which every peer finds its friends.",
     epilog="Options are config keys: `amity run peers=10 strategy=gossip`. `amity list` shows them all.",
 )
+app.add_typer(data_app, name="data")
 out_console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
 err_console = Console(stderr=True, highlight=False)
 
@@ -270,6 +272,8 @@ def _status(what: str) -> Iterator[None]:
 
 def _announce(configs: Sequence[Config], jobs: int) -> None:
     config = configs[0]
+    with _status(f"reading {config.data.name}"):
+        load_data(config)
     what = f"{len(configs)} runs" if len(configs) > 1 else f"{config.strategy.label}"
     out_console.print(f"{what}: {config.data.name}, {config.peers} peers, {config.rounds} rounds; ", end="")
     out_console.print(f"{estimate(configs, jobs)}", soft_wrap=True)

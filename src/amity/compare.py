@@ -16,8 +16,9 @@ from amity.cells import Cell, OnEvent, run_cells
 from amity.config import Config, scalar
 from amity.core import Strategy
 from amity.errors import ConfigError, Failure, RunDirError, StorageError
+from amity.files import write_atomically
 from amity.run import Result, as_config, new_dir
-from amity.store import read_config, write_atomically
+from amity.store import read_config
 from amity.strategies import strategies as registry
 from amity.summary import Line, summarise
 

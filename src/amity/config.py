@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tomli_w
 import torch
@@ -24,6 +24,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from amity.core import Method, Strategy
 from amity.data import datasets, partitions
 from amity.data.base import Source
+from amity.data.own import by_path
 from amity.data.partition import Partition
 from amity.errors import ConfigError, unknown
 from amity.methods import methods
@@ -57,6 +58,8 @@ class Train:
     """K_β: epochs on the head, where it is trained apart."""
     clip: Annotated[float, Field(ge=0)] = 0.0
     """Largest norm of a gradient; 0 means any."""
+    augment: Literal["none", "crop_flip"] = "none"
+    """Random crops (4 pixels of padding) and mirror images while training; never for proxies, losses or tests."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +238,7 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
 def _named(section: str, value: Any) -> Mapping[str, Any]:
     """A section given by name, as a table, or as an instance of one's own class."""
     if isinstance(value, str):
-        return {"name": value}
+        return (by_path(value) if section == "data" else None) or {"name": value}
     if isinstance(value, Mapping):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -16,9 +16,9 @@ import torch
 
 from amity.config import load
 from amity.errors import ConfigError, DataError, RunDirError, unknown
+from amity.files import write_atomically
 from amity.run import load_data, restored
 from amity.simulate.engine import make_learner, one_thread
-from amity.store import write_atomically
 
 
 def export(run: Path, peer: str = "", out: Path | None = None) -> list[Path]:

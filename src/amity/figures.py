@@ -14,6 +14,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from amity.core import START
+from amity.data import Dataset
 from amity.run import Result
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F", "#7F7F7F", "#6A3D9A")
@@ -190,4 +191,27 @@ def gain_by_peer(gains: Mapping[str, Sequence[float]]) -> Figure:
         axes.text(1.01, at, label, transform=axes.get_yaxis_transform(), va="center", fontsize=8)
     axes.axvline(0, color="grey", linewidth=0.8)
     axes.set(xlabel="gain over Local (points); the bar is the mean", yticks=[])
+    return figure
+
+
+def contact_sheet(dataset: Dataset, columns: int = 12, classes: int = 20) -> Figure:
+    """The first training images of every class, a row a class."""
+    shown = min(classes, dataset.classes)
+    channels, height, width = dataset.shape
+    sheet = np.full((shown * (height + 2), columns * (width + 2), 3), 1.0)
+    labels = dataset.labels[dataset.train]
+    for row in range(shown):
+        for column, at in enumerate(dataset.train[labels == row][:columns]):
+            image = dataset.pixels.x[int(at)].float().numpy()
+            image = (image - image.min()) / max(float(np.ptp(image)), 1e-12)
+            picture = np.repeat(image[:1], 3, 0) if channels < 3 else image[:3]
+            top, left = row * (height + 2), column * (width + 2)
+            sheet[top : top + height, left : left + width] = picture.transpose(1, 2, 0)
+    figure, axes = _axes(8.0, 8.0 * sheet.shape[0] / sheet.shape[1])
+    axes.imshow(sheet, interpolation="nearest")
+    names = dataset.names or tuple(map(str, range(dataset.classes)))
+    axes.set_yticks([row * (height + 2) + height / 2 for row in range(shown)], names[:shown], fontsize=7)
+    axes.set_xticks([])
+    for spine in axes.spines.values():
+        spine.set_visible(False)
     return figure

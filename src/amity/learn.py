@@ -33,10 +33,28 @@ class Pixels:
         """The same on a device; nothing is copied where it lies there already."""
         return Pixels(*(part.to(device) for part in (self.x, self.y, self.mean, self.std)))
 
-    def batch(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def batch(self, index: torch.Tensor, augment: np.random.Generator | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Normalised examples and their labels; with a generator, cropped and mirrored at random."""
         x = self.x[index]
+        x = x if augment is None else crop_flip(x, augment)
         x = x.to(torch.float32) if x.dtype != torch.float32 else x
         return x.sub_(self.mean).div_(self.std), self.y[index]
+
+
+PADDING = 4
+
+
+def crop_flip(x: torch.Tensor, draw: np.random.Generator) -> torch.Tensor:
+    """Each image of a batch, padded by black, cut out at a random place and mirrored half of the time."""
+    count, _, height, width = x.shape
+    down, right = torch.from_numpy(draw.integers(2 * PADDING + 1, size=(2, count))).to(x.device)
+    mirror = torch.from_numpy(draw.random(count) < 0.5).to(x.device)
+    rows = down[:, None] + torch.arange(height, device=x.device)
+    columns = torch.arange(width, device=x.device).repeat(count, 1)
+    columns = torch.where(mirror[:, None], width - 1 - columns, columns) + right[:, None]
+    padded = F.pad(x, (PADDING,) * 4)
+    picture = torch.arange(count, device=x.device)[:, None, None]
+    return padded.permute(0, 2, 3, 1)[picture, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2).contiguous()
 
 
 @dataclass(frozen=True)
@@ -78,6 +96,7 @@ class Recipe:
     batch: int
     clip: float
     decay: float = 1.0
+    augment: bool = False
 
 
 class Learner:
@@ -147,7 +166,7 @@ class Learner:
                 order = data.index[torch.from_numpy(rng.permutation(len(data)))]
                 losses = []
                 for chosen in torch.split(order, self.recipe.batch):
-                    x, y = data.pixels.batch(chosen)
+                    x, y = data.pixels.batch(chosen, rng if self.recipe.augment else None)
                     self.grad.zero_()
                     loss = F.cross_entropy(self.module(x), y)
                     torch.autograd.backward(loss)

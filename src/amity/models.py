@@ -39,7 +39,8 @@ def _wrap(make: Callable[..., nn.Module]) -> type[Model]:
     return Made
 
 
-models: Registry[Model] = Registry("model", _wrap)
+models: Registry[Model] = Registry("model")
+models.wrap_functions(_wrap)
 
 
 @models.register("mlp")

@@ -23,6 +23,8 @@ class PeerData:
     test: Samples
     validation: Samples
     labels: tuple[float, ...]
+    origin: str = ""
+    """Who this is in the data (a writer, a hospital), where the partition is natural."""
 
 
 @dataclass(frozen=True)

@@ -91,10 +91,14 @@ def explain(where: str, error: ValidationError) -> str:
 class Registry(Generic[T]):
     """All entries of one kind."""
 
-    def __init__(self, kind: str, wrap: Callable[[Callable[..., Any]], type[T]] | None = None) -> None:
-        """`wrap` makes an entry's class of a plain function, where that is enough."""
-        self.kind, self._wrap = kind, wrap
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._wrap: Callable[[Callable[..., Any]], type[T]] | None = None
         self._entries: dict[str, Entry[T]] = {}
+
+    def wrap_functions(self, wrap: Callable[[Callable[..., Any]], type[T]]) -> None:
+        """From now on a plain function may be named where a class is expected."""
+        self._wrap = wrap
 
     def register(
         self,

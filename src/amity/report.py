@@ -15,9 +15,10 @@ from amity.config import Config
 from amity.core import Reference
 from amity.data import split
 from amity.errors import RunDirError
+from amity.files import write_atomically
 from amity.metrics import overlap_matrix
 from amity.run import Result, load_data
-from amity.store import read_config, write_atomically
+from amity.store import read_config
 from amity.summary import COLUMNS, Line, cells_of, gains, summarise
 from amity.topology import peer_names
 
@@ -82,13 +83,17 @@ def describe(config: Config, seeds: Sequence[int]) -> str:
     )
 
 
+def _labels(config: Config, names: Sequence[str]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Label distributions (peers x classes) and how much every two of them overlap."""
+    data = split(load_data(config), config.partition.thing, tuple(names), config.seed)
+    labels = {name: data[name].labels for name in names}
+    return np.array([labels[name] for name in names]), overlap_matrix(labels)
+
+
 def _pictures(runs: figures.Runs) -> list[str]:
     config = next(iter(runs.values()))[0].config
     names = peer_names(config.peers)
-    data = split(load_data(config), config.partition.thing, names, config.seed)
-    labels = {name: data[name].labels for name in names}
-    overlap = overlap_matrix(labels)
-    matrix: np.ndarray[Any, Any] = np.array([labels[name] for name in names])
+    labels, overlap = _labels(config, names)
     return [
         section(
             "Accuracy by round",
@@ -114,7 +119,7 @@ def _pictures(runs: figures.Runs) -> list[str]:
         section(
             "The partition",
             f"Which classes each peer holds (seed {config.seed}).",
-            figures.svg(figures.partition_bubbles(matrix, names, overlap)),
+            figures.svg(figures.partition_bubbles(labels, names, overlap)),
         ),
     ]
 
@@ -163,6 +168,25 @@ def run_html(result: Result) -> str:
         *_pictures(runs),
         section("The network in the last round", "See the documentation of amity.metrics.", f"<table>{network}</table>"),
         f"<details><summary>Config</summary><pre>{html.escape(result.config.to_toml())}</pre></details>",
+    )
+
+
+def data_html(config: Config) -> str:
+    """How a dataset looks: a contact sheet by class, and the partition that the config makes of it."""
+    dataset = load_data(config)
+    names = peer_names(config.peers)
+    labels, overlap = _labels(config, names)
+    counts = f"{len(dataset.train)} training and {len(dataset.test)} test examples, {dataset.classes} classes"
+    sheet = figures.svg(figures.contact_sheet(dataset)) if len(dataset.shape) == 3 else "<p>These are no images.</p>"
+    return page(
+        f"Amity: {config.data.name}",
+        f"<h1>{html.escape(config.data.name)}</h1><p>{html.escape(counts)}, shape {dataset.shape}</p>",
+        section("Samples", "The first training examples of each class (at most 20 classes).", sheet),
+        section(
+            f"The partition: {config.partition.name}",
+            f"Which classes each of {config.peers} peers holds (seed {config.seed}).",
+            figures.svg(figures.partition_bubbles(labels, names, overlap)),
+        ),
     )
 
 

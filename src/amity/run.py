@@ -11,9 +11,10 @@ from typing import Any
 
 from amity.config import Config, load, nested, resolve
 from amity.core import PeerId
-from amity.data import Dataset
+from amity.data import Dataset, split
 from amity.simulate import Report, Simulation
 from amity.store import RunDir, commits, read_config, read_lines
+from amity.topology import peer_names
 
 OnRound = Callable[[Report], None]
 
@@ -58,6 +59,13 @@ class Result:
     def best(self) -> float:
         """The best mean test accuracy of any round: it selects on the test set, as papers do."""
         return max(accuracy for _, accuracy in self.curve)
+
+    @cached_property
+    def origins(self) -> dict[PeerId, str]:
+        """Who each peer is in the data, where the partition is natural (else empty)."""
+        names = peer_names(self.config.peers)
+        data = split(load_data(self.config), self.config.partition.thing, names, self.config.seed)
+        return {name: data[name].origin for name in names}
 
     def final(self, key: str = "accuracy") -> dict[PeerId, float]:
         """A metric of every peer in the last round."""

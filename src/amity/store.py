@@ -32,30 +32,12 @@ import torch
 from amity._version import __version__
 from amity.config import Config, load
 from amity.errors import RunDirError, StorageError
+from amity.files import write_atomically
 from amity.simulate import Report, Simulation
 
 LINES = ("metrics.jsonl", "edges.jsonl", "rounds.jsonl")
 KEEP = 2
 """Checkpoints kept: the newest and one to fall back on."""
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """All of it or nothing: a temporary file, flushed to disk, then renamed."""
-    scratch = path.with_name(path.name + ".tmp")
-    try:
-        with open(scratch, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(scratch, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        scratch.unlink(missing_ok=True)
-        raise StorageError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 def plain(value: Any) -> Any:

@@ -26,10 +26,20 @@ class Dataset:
     """Indices of the test pool."""
     writers: np.ndarray[Any, np.dtype[np.int64]] | None = None
     names: tuple[str, ...] = ()
+    """What the classes are called, if that is known."""
+    writer_names: tuple[str, ...] = ()
+    """What the writers are called, by number, if that is known."""
 
     @property
     def labels(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         return np.asarray(self.pixels.y.cpu().numpy())
+
+    def writer_name(self, example: int) -> str:
+        """Who wrote an example."""
+        if self.writers is None:
+            return ""
+        number = int(self.writers[example])
+        return self.writer_names[number] if self.writer_names else str(number)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -59,6 +69,9 @@ def build(
     mean: float | tuple[float, ...],
     std: float | tuple[float, ...],
     writers: np.ndarray[Any, Any] | None = None,
+    classes: int = 0,
+    names: tuple[str, ...] = (),
+    writer_names: tuple[str, ...] = (),
 ) -> Dataset:
     """Check arrays and make a dataset of them; `where` names the source in messages."""
     if len(x) != len(y):
@@ -78,4 +91,4 @@ def build(
         raise DataError(f"{where}: examples must be uint8 or floating point, got {x.dtype}")
     constants = (torch.as_tensor(c, dtype=torch.float32).reshape(-1, *[1] * (x.ndim - 2)) for c in (mean, std))
     pixels = Pixels(torch.from_numpy(x), torch.from_numpy(y.astype(np.int64)), *constants)
-    return Dataset(pixels, int(y.max()) + 1, np.asarray(train), np.asarray(test), writers)
+    return Dataset(pixels, classes or int(y.max()) + 1, np.asarray(train), np.asarray(test), writers, names, writer_names)

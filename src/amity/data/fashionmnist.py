@@ -1,84 +1,66 @@
-"""FashionMNIST from its four idx files."""
+"""FashionMNIST from its four idx files, packed or not."""
 
 from __future__ import annotations
 
-import gzip
-import os
 import struct
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from amity.data.base import Dataset, build, datasets
+from amity.data.published import Download, File, Published, read_all
 from amity.errors import DataError
 
-FILES = {
-    ("train", "x"): ("train-images-idx3-ubyte", (60000, 28, 28)),
-    ("train", "y"): ("train-labels-idx1-ubyte", (60000,)),
-    ("test", "x"): ("t10k-images-idx3-ubyte", (10000, 28, 28)),
-    ("test", "y"): ("t10k-labels-idx1-ubyte", (10000,)),
-}
-USUAL = (Path("/usr/share/datasets/fashion-mnist"),)
+SITE = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
+RAW = "FashionMNIST/raw"
+
+FASHION = Published(
+    "fashionmnist",
+    (RAW, "fashion-mnist"),
+    (
+        File("train-images-idx3-ubyte", 47_040_016, "f4a8712d7a061bf5bd6d2ca38dc4d50a"),
+        File("train-labels-idx1-ubyte", 60_008, "9018921c3c673c538a1fc5bad174d6f9"),
+        File("t10k-images-idx3-ubyte", 7_840_016, "8181f5470baa50b63fa0f6fddb340f0a"),
+        File("t10k-labels-idx1-ubyte", 10_008, "15d484375f8d13e6eb1aabb0c3f46965"),
+    ),
+    (
+        Download(f"{SITE}/train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", RAW),
+        Download(f"{SITE}/train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe", RAW),
+        Download(f"{SITE}/t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79", RAW),
+        Download(f"{SITE}/t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310", RAW),
+    ),
+    system=("/usr/share/datasets/fashion-mnist",),
+    also="Debian's package dataset-fashion-mnist brings them",
+)
 
 
-def _folders(dir: str) -> Iterator[Path]:
-    """Where the files may lie: the given folder or AMITY_DATA, in torchvision's layout or flat; then Debian's package."""
-    given = dir or os.environ.get("AMITY_DATA", "")
-    roots = [Path(given)] if given else []
-    for root in roots:
-        yield from (root, root / "FashionMNIST" / "raw", root / "fashion-mnist")
-    if not dir:
-        yield from USUAL
-
-
-def read_idx(path: Path, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """An idx file of unsigned bytes, packed or not; its header and its length must agree with `shape`."""
-    try:
-        raw = path.read_bytes()
-        if path.suffix == ".gz":
-            raw = gzip.decompress(raw)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read ({error}); fetch the file again") from None
-    head = 4 + 4 * len(shape)
-    if len(raw) < head or raw[:4] != bytes([0, 0, 8, len(shape)]):
-        raise DataError(f"{path}: is no idx file of {len(shape)}-dimensional unsigned bytes")
-    found = struct.unpack(f">{len(shape)}I", raw[4:head])
-    if found != shape or len(raw) - head != int(np.prod(shape)):
-        raise DataError(f"{path}: holds {found} in {len(raw) - head} bytes, expected {shape}; fetch the file again")
-    return np.frombuffer(raw, np.uint8, offset=head).reshape(shape)
-
-
-def find(dir: str) -> dict[tuple[str, str], Path]:
-    """The four files, all from one folder."""
-    for folder in _folders(dir):
-        paths = {key: folder / name for key, (name, _) in FILES.items()}
-        found = {k: next((c for c in (p, p.with_name(p.name + ".gz")) if c.is_file()), None) for k, p in paths.items()}
-        complete = {k: p for k, p in found.items() if p is not None}
-        if len(complete) == len(FILES):
-            return complete
-    raise DataError(
-        "fashionmnist: its four *-ubyte files were not found; give their folder with data.dir=FOLDER or AMITY_DATA, "
-        "or install Debian's package dataset-fashion-mnist"
-    )
+def parse_idx(where: str, data: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """An idx file of unsigned bytes; its header and its length must agree."""
+    if len(data) < 4 or data[:3] != bytes([0, 0, 8]):
+        raise DataError(f"{where}: is no idx file of unsigned bytes")
+    head = 4 + 4 * data[3]
+    shape = struct.unpack(f">{data[3]}I", data[4:head]) if len(data) >= head else ()
+    if len(shape) != data[3] or len(data) - head != int(np.prod(shape)):
+        raise DataError(f"{where}: its header says {shape}, but {len(data) - head} bytes follow")
+    return np.frombuffer(data, np.uint8, offset=head).reshape(shape)
 
 
 @datasets.register("fashionmnist")
 @dataclass(frozen=True)
 class FashionMnist:
-    """FashionMNIST: 70,000 images of 28 x 28, 10 classes, from idx files in `dir` or Debian's package."""
+    """FashionMNIST: 70,000 images of 28 x 28, 10 classes (Xiao et al. 2017), idx files."""
 
     dir: str = ""
 
+    published: ClassVar[Published] = FASHION
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "fashion_cnn2"}, "train": {"batch": 64}}
 
     def load(self) -> Dataset:
-        paths = find(self.dir)
-        part = {key: read_idx(path, FILES[key][1]) for key, path in paths.items()}
-        x = np.concatenate([part["train", "x"], part["test", "x"]])[:, None]
-        y = np.concatenate([part["train", "y"], part["test", "y"]]).astype(np.int64)
-        split = len(part["train", "y"])
-        return build("fashionmnist", x, y, np.arange(split), np.arange(split, len(x)), mean=0.2860 * 255, std=0.3530 * 255)
+        files = {name: parse_idx(name, data) for name, data in read_all(FASHION, self.dir).items()}
+        train_x, train_y, test_x, test_y = (files[file.name] for file in FASHION.files)
+        x, y = np.concatenate([train_x, test_x])[:, None], np.concatenate([train_y, test_y]).astype(np.int64)
+        split = len(train_y)
+        pools = np.arange(split), np.arange(split, len(x))
+        return build("fashionmnist", x, y, *pools, mean=0.2860 * 255, std=0.3530 * 255)

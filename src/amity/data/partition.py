@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Protocol
 
 import numpy as np
@@ -35,6 +35,8 @@ class Pool:
     labels: Index
     classes: int
     writers: Index | None = None
+    tested: Index | None = None
+    """Writers who have test examples."""
 
     def of_class(self, label: int, draw: np.random.Generator) -> Index:
         """All of one class, shuffled."""
@@ -254,7 +256,7 @@ class DirichletClass(Sizes):
 @partitions.register("natural")
 @dataclass(frozen=True, kw_only=True)
 class Natural(Sizes):
-    """Peers as they are in the data (writers); those with fewer than `least` training examples are passed over."""
+    """Peers as they are in the data (writers); who has fewer than `least` training or no test examples is passed over."""
 
     least: Annotated[int, Field(ge=1)] = 10
 
@@ -262,9 +264,12 @@ class Natural(Sizes):
         if pool.writers is None:
             raise DataError("natural: this dataset does not say who wrote what; use another partition")
         ids, counts = np.unique(pool.writers, return_counts=True)
-        able = ids[counts >= self.least]
+        able = ids[(counts >= self.least) & np.isin(ids, pool.tested)]
         if len(able) < peers:
-            raise DataError(f"natural: {len(able)} writers have >= {self.least} examples, {peers} peers asked for")
+            raise DataError(
+                f"natural: {len(able)} of {len(ids)} writers have >= {self.least} training examples and some for testing; "
+                f"use peers<={len(able)} or a smaller partition.least, got peers={peers}"
+            )
         chosen = np.sort(draw.choice(able, peers, replace=False))
         return [draw.permutation(pool.index[pool.writers == w])[: self.samples or None] for w in chosen]
 
@@ -288,6 +293,8 @@ def split(dataset: Dataset, partition: Partition, names: tuple[PeerId, ...], see
             raise DataError(f"partition: the test pool has no examples of the classes of {name}")
         share = tuple((counts / counts.sum()).tolist())
         peers[name] = PeerData(_samples(dataset, train), _samples(dataset, test), _samples(dataset, validation), share)
+        if isinstance(partition, Natural):
+            peers[name] = replace(peers[name], origin=dataset.writer_name(int(hand[0])))
     return peers
 
 

@@ -16,6 +16,7 @@ import torch
 from amity.config import Config
 from amity.core import START, Answers, Ask, Decision, PeerId, Reference, Row, Share, View, drive
 from amity.data import Dataset, split
+from amity.errors import ConfigError
 from amity.facts import REPLY_BYTES, Labels, Offer, transfer
 from amity.layout import layout_of
 from amity.learn import Learner, Recipe
@@ -61,8 +62,17 @@ def make_learner(config: Config, shape: tuple[int, ...], classes: int) -> Learne
         module = config.model.thing.build(shape, classes)
     train = config.train
     recipe = Recipe(
-        train.lr, train.lr_head or train.lr, train.momentum, train.weight_decay, train.batch, train.clip, train.decay
+        train.lr,
+        train.lr_head or train.lr,
+        train.momentum,
+        train.weight_decay,
+        train.batch,
+        train.clip,
+        train.decay,
+        train.augment == "crop_flip",
     )
+    if recipe.augment and len(shape) != 3:
+        raise ConfigError(f"train.augment: crop_flip needs images, got examples of shape {shape}; use train.augment=none")
     layers = config.model.extra
     return Learner(module, layout_of(module, layers.head, layers.proxy_layer), recipe, config.device)
 

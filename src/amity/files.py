@@ -1,0 +1,32 @@
+"""Writing files so that a reader finds all of them or nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from amity.errors import StorageError
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """A temporary file of our own beside it, flushed to disk, then renamed."""
+    scratch = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(scratch, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(scratch, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise StorageError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def sync_folder(path: Path) -> None:
+    """Make renames in a folder last."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
