@@ -93,7 +93,10 @@ def test_groups_share_labels_within_and_none_between() -> None:
 
 
 def test_natural_peers_are_writers_with_their_own_test_examples() -> None:
-    dataset, peers = deal("natural", a_dataset(writers=True), least=20)
+    made = a_dataset(writers=True)
+    assert made.writers is not None
+    made.writers[made.test[made.writers[made.test] == 3]] = 4  # writer 3 has no test examples
+    dataset, peers = deal("natural", made, peers=29, least=5)
     for data in peers.values():
         writers = {int(dataset.writers[i]) for part in (data.train, data.test) for i in part.index.tolist()}
         assert len(writers) == 1

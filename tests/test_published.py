@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import amity
-from amity.data import femnist
+from amity.data import femnist, split
 from amity.data.base import Dataset
 from amity.data.cifar import CIFAR10, CIFAR100
 from amity.data.fashionmnist import FASHION, parse_idx
@@ -23,6 +23,7 @@ from amity.data.published import File, Published, find, read
 from amity.errors import DataError
 from amity.learn import crop_flip
 from amity.run import load_data
+from amity.topology import peer_names
 
 
 def real(name: str, **options: Any) -> Dataset:
@@ -77,7 +78,10 @@ def test_femnist_has_writers_with_parts_as_leaf_gives_them() -> None:
     assert dataset.writers is not None
     assert (len(dataset.train), len(dataset.test), dataset.classes) == (41258, 4700, 62)
     assert len(np.unique(dataset.writers)) == 300
-    assert set(dataset.writers[dataset.train]) == set(dataset.writers[dataset.test])
+    assert set(dataset.writers[dataset.test]) < set(dataset.writers[dataset.train])
+    config = amity.load(None, {"data": "femnist", "peers": 290})
+    peers = split(dataset, config.partition.thing, peer_names(290), 0)  # four writers have no test examples
+    assert all(len(data.test) for data in peers.values())
     mean, std = moments(dataset)
     assert abs(float(mean)) < 0.01
     assert abs(float(std) - 1) < 0.01

@@ -97,11 +97,11 @@ def _cached(folder: Path) -> dict[str, Array]:
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         pass  # not there, or not whole: read the JSON
     arrays = _read(folder)
-    stream = io.BytesIO()
-    np.savez(stream, allow_pickle=False, **arrays)
+    packed = io.BytesIO()
+    np.savez(packed, allow_pickle=False, **arrays)
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(cache, stream.getvalue())
+        write_atomically(cache, packed.getvalue())
     except (OSError, StorageError):
         pass  # no place for a copy: the next read is as slow as this one
     return arrays

@@ -261,7 +261,7 @@ class Natural(Sizes):
     least: Annotated[int, Field(ge=1)] = 10
 
     def deal(self, pool: Pool, peers: int, draw: np.random.Generator) -> list[Index]:
-        if pool.writers is None:
+        if pool.writers is None or pool.tested is None:
             raise DataError("natural: this dataset does not say who wrote what; use another partition")
         ids, counts = np.unique(pool.writers, return_counts=True)
         able = ids[(counts >= self.least) & np.isin(ids, pool.tested)]
@@ -277,7 +277,9 @@ class Natural(Sizes):
 def split(dataset: Dataset, partition: Partition, names: tuple[PeerId, ...], seed: int) -> dict[PeerId, PeerData]:
     """Each peer's data."""
     labels, writers = dataset.labels, dataset.writers
-    pool = Pool(dataset.train, labels[dataset.train], dataset.classes, None if writers is None else writers[dataset.train])
+    pool = Pool(dataset.train, labels[dataset.train], dataset.classes)
+    if writers is not None:
+        pool = replace(pool, writers=writers[dataset.train], tested=np.unique(writers[dataset.test]))
     hands = partition.deal(pool, len(names), rng(seed, "partition"))
     test_of = _own_tests(dataset) if isinstance(partition, Natural) else _matched_tests(dataset, partition, len(names))
     peers = {}
