@@ -6,6 +6,7 @@ the dataset in memory are simply there. Where forking is not safe (not Linux), r
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -21,7 +22,7 @@ from typing import Any
 import torch
 
 from amity.config import Config
-from amity.errors import AmityError, Failure
+from amity.errors import AmityError, Failure, brief
 from amity.run import Result, load_data, run
 
 
@@ -43,6 +44,8 @@ class Event:
     round: int
     accuracy: float | None = None
     error: str = ""
+    part: float = 1.0
+    """How much of the round is done."""
 
 
 @dataclass
@@ -80,15 +83,23 @@ def run_cells(cells: Sequence[Cell], jobs: int = 0, on_event: OnEvent | None = N
 
 def _run_one(at: int, cell: Cell, tell: OnEvent) -> Event:
     try:
-        run(cell.config, cell.path, lambda report: tell(Event(at, report.round, report.network.get("accuracy"))))
+        run(
+            cell.config,
+            cell.path,
+            lambda report: tell(Event(at, report.round, report.network.get("accuracy"))),
+            lambda round, share: tell(Event(at, round, part=share)),
+        )
     except AmityError as error:
         return Event(at, -1, error=str(error))
+    except (Exception, SystemExit) as error:  # one cell, whatever it does, does not take the others down
+        return Event(at, -1, error=brief(error))
     return Event(at, -1)
 
 
 def _work(cells: Sequence[Cell], turn: Any, events: Queue[Event]) -> None:
     """A worker: take the next cell until none is left. The parent decides what Ctrl-C means."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _die_with_parent()
     torch.set_num_threads(1)
     while True:
         with turn.get_lock():
@@ -97,6 +108,14 @@ def _work(cells: Sequence[Cell], turn: Any, events: Queue[Event]) -> None:
         if at >= len(cells):
             return
         events.put(_run_one(at, cells[at], events.put))
+
+
+def _die_with_parent() -> None:
+    """Linux: when the parent is gone, however it went, this worker is too, and its locks with it."""
+    set_parent_death_signal = 1
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+    if os.getppid() == 1:
+        os._exit(1)
 
 
 def _in_processes(cells: Sequence[Cell], jobs: int, tell: OnEvent) -> dict[int, str]:
@@ -114,7 +133,9 @@ def _in_processes(cells: Sequence[Cell], jobs: int, tell: OnEvent) -> dict[int, 
             try:
                 event = events.get(timeout=0.5)
             except Empty:
-                _check_alive(workers)
+                dead = _dead(workers)
+                if dead and events.empty():  # in this order: who has exited has told all it had to tell
+                    raise Failure(dead) from None
                 continue
             if event.round == -1:
                 left.discard(event.cell)
@@ -127,10 +148,13 @@ def _in_processes(cells: Sequence[Cell], jobs: int, tell: OnEvent) -> dict[int, 
     return errors
 
 
-def _check_alive(workers: Sequence[ForkProcess]) -> None:
-    for worker in workers:
-        if worker.exitcode:
-            raise Failure(
-                f"a worker process died (exit {worker.exitcode}; -9 is often a lack of memory); finished runs are kept: "
-                "the same command with the same out= goes on"
-            )
+def _dead(workers: Sequence[ForkProcess]) -> str:
+    """What to say if a worker died, or all have left although cells are missing; empty if all is well."""
+    codes = [worker.exitcode for worker in workers]
+    if not any(codes) and None in codes:
+        return ""
+    code = next((code for code in codes if code), 0)
+    return (
+        f"a worker process died (exit {code}; -9 is often a lack of memory); finished runs are kept: "
+        "the same command with the same out= goes on"
+    )

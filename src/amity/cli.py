@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from amity._version import __version__
 from amity.cells import Cell, cores
 from amity.cli_data import app as data_app
 from amity.compare import DEFAULT_STRATEGIES, Comparison, cells_for, collect
-from amity.config import SECTIONS, Config, load, parse, scalar
+from amity.config import PARTS, SCALARS, SECTIONS, Config, load, parse, scalar
 from amity.core import Reference
-from amity.errors import AmityError, ConfigError, unknown
+from amity.errors import AmityError, ConfigError, brief, unknown
 from amity.estimate import estimate
+from amity.files import write_atomically
 from amity.progress import Board, single
 from amity.registry import Entry
 from amity.run import Result, load_data, new_dir
 from amity.run import resume as resume_run
 from amity.run import run as run_config
-from amity.store import read_config
+from amity.store import RunDir, read_config
 from amity.summary import COLUMNS, cells_of, summarise
-from amity.sweep import Sweep, cells_of_tries, plan
+from amity.sweep import Sweep, cells_of_tries, grid_sizes, plan
 
 app = typer.Typer(
     add_completion=False,
@@ -39,8 +45,21 @@ app = typer.Typer(
     epilog="Options are config keys: `amity run peers=10 strategy=gossip`. `amity list` shows them all.",
 )
 app.add_typer(data_app, name="data")
-out_console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
-err_console = Console(stderr=True, highlight=False)
+
+
+class Out(Console):
+    """A console whose reader may leave: `amity ... | head -1` is no failure of ours."""
+
+    def on_broken_pipe(self) -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        raise SystemExit(141)
+
+
+out_console = Out(highlight=False, emoji=False, width=None if sys.stdout and sys.stdout.isatty() else 140)
+err_console = Console(stderr=True, highlight=False, emoji=False)
+ClickException = typer.BadParameter.__mro__[2]
+"""The root of typer's own errors, whichever click it brings along."""
+INTERRUPTED = "interrupted; what was finished is kept: the same command with out=, or `amity resume`, goes on"
 
 Words = Annotated[list[str] | None, typer.Argument(metavar="[FILE.toml] [KEY=VALUE]...", show_default=False)]
 Where = Annotated[Path, typer.Argument(help="A run directory.")]
@@ -51,19 +70,42 @@ def main() -> None:
     """Entry point: one line and an exit code for what users can cause, a traceback only with --debug."""
     debug = "--debug" in sys.argv
     sys.argv = [word for word in sys.argv if word != "--debug"]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without our letters is no reason to stop
     try:
-        app()
-    except AmityError as error:
+        raise SystemExit(app(standalone_mode=False) or 0)
+    except Exception as error:
         if debug:
-            raise
-        err_console.print(f"amity: {error}", style="red", markup=False, soft_wrap=True)
-        raise SystemExit(error.exit_code) from None
+            traceback.print_exc()
+        raise SystemExit(_tell(error)) from None
     except KeyboardInterrupt:
-        err_console.print("amity: interrupted; what was finished is kept: the same command with out=, or `amity resume`")
+        _complain(INTERRUPTED)
         raise SystemExit(130) from None
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(141) from None
+
+
+def _tell(error: Exception) -> int:
+    """One line on standard error, and the exit code."""
+    if isinstance(error, AmityError):
+        _complain(str(error))
+        return error.exit_code
+    if isinstance(error, ClickException):
+        told: Any = error
+        if told.format_message():
+            _complain(f"{told.format_message()} (amity --help)")
+        return int(told.exit_code)
+    if isinstance(error, typer.Exit):
+        return int(error.exit_code)
+    if isinstance(error, typer.Abort):
+        _complain(INTERRUPTED)
+        return 130
+    _complain(f"unexpected failure, {brief(error)}; --debug shows where")
+    return 1
+
+
+def _complain(message: str) -> None:
+    line = " ".join(message.split("\n"))
+    err_console.print(f"amity: {line}", style="red", markup=False, emoji=False, soft_wrap=True)
 
 
 def _version(value: bool) -> None:
@@ -85,7 +127,8 @@ def _read(words: Sequence[str], *own: str) -> tuple[Path | None, dict[str, Any],
     words = list(words)
     file = Path(words.pop(0)) if words and "=" not in words[0] else None
     values = parse(words)
-    mine = {key: values.pop(key) for key in own if key in values}
+    raw = dict(word.partition("=")[::2] for word in words)
+    mine: dict[str, Any] = {key: raw[key] for key in own if values.pop(key, None) is not None}
     return file, values, mine
 
 
@@ -100,11 +143,17 @@ def _seeds(value: Any) -> list[int]:
         raise ConfigError(f"seeds: expected numbers separated by commas, got {value!r}") from None
 
 
+def _out(mine: dict[str, Any]) -> Path:
+    if not str(mine["out"]).strip():
+        raise ConfigError("out: expected a path, got nothing")
+    return Path(str(mine["out"]))
+
+
 def _count(mine: dict[str, Any], key: str) -> int:
-    value = mine.get(key, 0)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    value = str(mine.get(key, 0))
+    if not value.isdecimal():
         raise ConfigError(f"{key}: expected a whole number >= 0, got {value!r}")
-    return value
+    return int(value)
 
 
 @app.command()
@@ -112,13 +161,12 @@ def run(words: Words = None) -> None:
     """Run one experiment. Own key: out=DIR."""
     file, values, mine = _read(words or [], "out")
     config = load(file, values)
-    path = (
-        Path(str(mine["out"])) if "out" in mine else new_dir(config.strategy.label.replace(":", "-").replace("+", "-plus"))
-    )
+    path = _out(mine) if "out" in mine else new_dir(config.strategy.slug)
+    RunDir.check(path, config)
     _announce([config], 1)
     board, hook = single(out_console, Cell(config.strategy.label, config.seed, config, path))
     with board:
-        result = run_config(config, path, hook)
+        result = run_config(config, path, hook, hook.part)
     _show_run(result)
 
 
@@ -126,9 +174,11 @@ def run(words: Words = None) -> None:
 def resume(path: Where) -> None:
     """Go on with a run that was interrupted: the end is bit-identical to an uninterrupted one."""
     config = read_config(path)
+    if Result(path, config).complete:
+        out_console.print(f"{path}: was complete already", soft_wrap=True, markup=False)
     board, hook = single(out_console, Cell(config.strategy.label, config.seed, config, path))
     with board:
-        result = resume_run(path, hook)
+        result = resume_run(path, hook, hook.part)
     _show_run(result)
 
 
@@ -136,11 +186,14 @@ def resume(path: Where) -> None:
 def compare(words: Words = None) -> None:
     """Compare strategies, paired by seed. Own keys: strategies=A,B:preset,C:k=5 seeds=0,1,2 out=DIR jobs=N."""
     file, values, mine = _read(words or [], "strategies", "seeds", "out", "jobs")
+    for key in values:
+        if key.partition(".")[0] == "strategy":
+            raise ConfigError(f"{key}: a comparison names its strategies by strategies=NAME:option=value,...")
     base = load(file, values)
     specs = _split(mine["strategies"]) if "strategies" in mine else list(DEFAULT_STRATEGIES)
     seeds = _seeds(mine.get("seeds", "0,1,2"))
-    path = Path(str(mine["out"])) if "out" in mine else new_dir("compare")
-    cells = cells_for(base, specs, seeds, path, {})
+    path = _out(mine) if "out" in mine else new_dir("compare")
+    cells = cells_for(base, specs, seeds, path)
     comparison = _collect(cells, path, _count(mine, "jobs"))
     _show_table(comparison)
     _finish(comparison)
@@ -161,10 +214,15 @@ def sweep(words: Words = None) -> None:
             grid.setdefault(key, [value])
     base = load(file, {key: value for key, value in values.items() if key not in grid})
     tries = plan(names, grid, _count(mine, "budget"), base.seed)
-    path = Path(str(mine["out"])) if "out" in mine else new_dir("sweep")
+    path = _out(mine) if "out" in mine else new_dir("sweep")
     cells = cells_of_tries(base, tries, _seeds(mine.get("seeds", "0")), path)
     comparison = _collect(cells, path, _count(mine, "jobs"))
     _show_table(comparison)
+    for name, points in grid_sizes(names, grid).items():
+        if points > len(tries) // len(names):
+            out_console.print(
+                f"{name}: {len(tries) // len(names)} of {points} points tried, as many as everyone", markup=False
+            )
     result = Sweep(comparison, tries, "validation" if base.partition.thing.validation else "test")
     for name, a_try in result.best.items():
         out_console.print(
@@ -180,7 +238,7 @@ def report(path: Where) -> None:
     """Write report.html anew, for a run or for a comparison."""
     from amity.report import write_report
 
-    out_console.print(f"report: {write_report(path)}", soft_wrap=True)
+    out_console.print(f"report: {write_report(path)}", soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -190,9 +248,9 @@ def export(path: Where, words: Keys = None) -> None:
 
     mine = _only(words, "peer", "out")
     with _status("computing the peers' final models"):
-        folders = export_models(path, str(mine.get("peer", "")), Path(str(mine["out"])) if "out" in mine else None)
+        folders = export_models(path, str(mine.get("peer", "")), _out(mine) if "out" in mine else None)
     for folder in folders:
-        out_console.print(str(folder), soft_wrap=True)
+        out_console.print(str(folder), soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -207,7 +265,7 @@ def predict(
     mine = _only(words, "out")
     prediction = classify(model, examples)
     if "out" in mine:
-        Path(str(mine["out"])).write_text(prediction.to_csv(), encoding="utf-8")
+        write_atomically(_out(mine), prediction.to_csv().encode())
     else:
         sys.stdout.write(prediction.to_csv())
     if prediction.accuracy is not None:
@@ -225,21 +283,32 @@ def list_entries(kind: Annotated[str, typer.Argument(help="One kind only, such a
         for entry in section.registry:
             _show_entry(entry)
         if section.extra is not None:
-            out_console.print(f"  [dim]with any of them: {_options(section.extra)}[/dim]")
+            _wrapped(f"with any of them: {_options(section.extra, {})}", 2)
+    if not kind:
+        out_console.print("\n[bold]of the run[/bold]")
+        _wrapped("  ".join(f"{f.name}={f.default}" for f in dataclasses.fields(Config) if f.name in SCALARS), 2)
+        for name, part in PARTS.items():
+            _wrapped("  ".join(f"{name}.{f.name}={_shown(f.default)}" for f in dataclasses.fields(part)), 2)
+        out_console.print("  [dim]defaults are the paper's; a dataset may suit others: see config.toml of a run[/dim]")
+
+
+def _wrapped(text: str, indent: int) -> None:
+    out_console.print(Padding(Text(text, style="dim"), (0, 0, 0, indent)))
 
 
 def _show_entry(entry: Entry[Any]) -> None:
     reference = " [dim](reference)[/dim]" if issubclass(entry.cls, Reference) else ""
     out_console.print(f"  [bold cyan]{entry.name}[/bold cyan]{reference}  {entry.summary}", soft_wrap=True)
     presets = f"preset={entry.preset} ({', '.join(entry.presets)})  " if entry.presets else ""
-    options = _options(entry.cls)
+    options = _options(entry.cls, entry.resolve({}))
     if presets or options:
-        out_console.print(f"      {presets}{options}", soft_wrap=True, markup=False, style="dim")
+        _wrapped(f"{presets}{options}", 6)
 
 
-def _options(cls: type) -> str:
-    hints = {f.name: f for f in dataclasses.fields(cls) if f.init}
-    return "  ".join(f"{name}={_shown(f.default)}{_choices(cls, name)}" for name, f in hints.items())
+def _options(cls: type, values: Mapping[str, Any]) -> str:
+    """All options with their defaults (those of the entry, where it has its own) and choices."""
+    fields = [f for f in dataclasses.fields(cls) if f.init]
+    return "  ".join(f"{f.name}={_shown(values.get(f.name, f.default))}{_choices(cls, f.name)}" for f in fields)
 
 
 def _shown(value: Any) -> str:
@@ -249,7 +318,8 @@ def _shown(value: Any) -> str:
 def _choices(cls: type, name: str) -> str:
     """The values of a Literal option."""
     hint = get_type_hints(cls).get(name)
-    values = [str(value) for value in get_args(hint) if isinstance(value, str)]
+    nested = [hint, *get_args(hint)]
+    values = [str(value) for part in nested for value in get_args(part) if isinstance(value, str)]
     return f" ({'|'.join(values)})" if values else ""
 
 
@@ -275,8 +345,8 @@ def _announce(configs: Sequence[Config], jobs: int) -> None:
     with _status(f"reading {config.data.name}"):
         load_data(config)
     what = f"{len(configs)} runs" if len(configs) > 1 else f"{config.strategy.label}"
-    out_console.print(f"{what}: {config.data.name}, {config.peers} peers, {config.rounds} rounds; ", end="")
-    out_console.print(f"{estimate(configs, jobs)}", soft_wrap=True)
+    line = f"{what}: {config.data.name}, {config.peers} peers, {config.rounds} rounds; {estimate(configs, jobs)}"
+    out_console.print(line, soft_wrap=True, markup=False)
 
 
 def _collect(cells: list[Cell], path: Path, jobs: int) -> Comparison:
@@ -290,15 +360,11 @@ def _show_table(comparison: Comparison) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     for at, column in enumerate(COLUMNS):
         table.add_column(column, justify="left" if at == 0 else "right")
-    fair = [
-        line
-        for line in comparison.lines
-        if not isinstance(comparison.results[line.label][0].config.strategy.thing, Reference)
-    ]
+    fair = comparison.fair
     best = max(fair or comparison.lines, key=lambda line: line.accuracy).label
     for line in comparison.lines:
         reference = line not in fair
-        cells = cells_of(line)
+        cells = [escape(cell) for cell in cells_of(line)]
         cells[0] += " (reference)" if reference else ""
         table.add_row(*cells, style="bold green" if line.label == best else "dim" if reference else "")
     out_console.print(table)
@@ -310,15 +376,15 @@ def _show_run(result: Result) -> None:
     line = summarise(result.config.strategy.label, [result], [])
     for (name, tip), value in zip(COLUMNS.items(), cells_of(line), strict=True):
         if value != "-":
-            out_console.print(f"{name:>10}  {value:<14} [dim]{tip}[/dim]", soft_wrap=True)
-    out_console.print(f"report: {write_report(result.path)}", soft_wrap=True)
+            out_console.print(f"{name:>10}  {escape(value):<14} [dim]{tip}[/dim]", soft_wrap=True)
+    out_console.print(f"report: {write_report(result.path)}", soft_wrap=True, markup=False)
 
 
 def _finish(comparison: Comparison) -> None:
     with _status("drawing the report"):
         page = comparison.save()
-    out_console.print(f"report: {page}", soft_wrap=True)
+    out_console.print(f"report: {page}", soft_wrap=True, markup=False)
     for what, error in comparison.errors.items():
-        err_console.print(f"amity: {what} failed: {error}", style="red", markup=False, soft_wrap=True)
+        _complain(f"{what} failed: {error}")
     if comparison.errors:
         raise SystemExit(1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
+import hashlib
 import io
 import json
 import re
@@ -13,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from amity.cells import Cell, OnEvent, run_cells
-from amity.config import Config, scalar
-from amity.core import Strategy
-from amity.errors import ConfigError, Failure, RunDirError, StorageError
+from amity.config import Config, resolve, scalar
+from amity.core import Reference, Strategy
+from amity.errors import ConfigError, Failure, RunDirError, brief
 from amity.files import write_atomically
 from amity.run import Result, as_config, new_dir
-from amity.store import read_config
+from amity.store import RunDir, read_config, usable
 from amity.strategies import strategies as registry
+from amity.strategies.local import Local
 from amity.summary import Line, summarise
 
 DEFAULT_STRATEGIES = (
@@ -45,8 +48,19 @@ class Comparison:
 
     @cached_property
     def lines(self) -> list[Line]:
-        alone = next((runs for label, runs in self.results.items() if label.split(":")[0] == "local"), [])
+        alone = self.alone
         return [summarise(label, runs, alone) for label, runs in self.results.items() if runs]
+
+    @property
+    def alone(self) -> Sequence[Result]:
+        """The runs of Local, if it takes part exactly once."""
+        found = [runs for runs in self.results.values() if runs and isinstance(runs[0].config.strategy.thing, Local)]
+        return found[0] if len(found) == 1 else []
+
+    @property
+    def fair(self) -> list[Line]:
+        """The lines of strategies that a real network could run."""
+        return [line for line in self.lines if not isinstance(self.results[line.label][0].config.strategy.thing, Reference)]
 
     @property
     def table(self) -> list[dict[str, Any]]:
@@ -91,7 +105,9 @@ def parse_spec(spec: str | Strategy) -> tuple[str, dict[str, Any] | Strategy]:
     After the name (or `module:Class`, `file.py:Class`) a part with = is an option, one without the preset.
     """
     if not isinstance(spec, str):
-        return type(spec).__name__, spec
+        set_to = {f.name: getattr(spec, f.name) for f in dataclasses.fields(spec) if f.init}  # type: ignore[arg-type]
+        changed = (f"{f.name}={set_to[f.name]}" for f in dataclasses.fields(spec) if f.init and set_to[f.name] != f.default)  # type: ignore[arg-type]
+        return ":".join([type(spec).__name__, *changed]), spec
     parts = spec.split(":")
     name = parts.pop(0)
     label = spec
@@ -103,27 +119,38 @@ def parse_spec(spec: str | Strategy) -> tuple[str, dict[str, Any] | Strategy]:
         key, equals, value = part.partition("=")
         if not part or not key:
             raise ConfigError(f"strategies: cannot read {spec!r}; expected name, name:preset or name:option=value")
-        options |= {key: scalar(value)} if equals else {"preset": part}
+        key = key if equals else "preset"
+        if key in options:
+            raise ConfigError(f"strategies: {spec!r} gives {key} twice")
+        options[key] = scalar(value) if equals else part
     return label, options
 
 
 def slug(label: str) -> str:
-    """A label as a folder name."""
-    return re.sub(r"[^A-Za-z0-9._=-]", "_", label.replace("+", "-plus"))
+    """A label as a folder name; different labels give different names."""
+    name = re.sub(r"[^A-Za-z0-9._=-]", "_", label.replace("+", "-plus"))[:100]
+    plain = re.fullmatch(r"[A-Za-z0-9.=+:, -]{1,90}", label)
+    return name if plain else f"{name}-{hashlib.sha256(label.encode()).hexdigest()[:8]}"
 
 
-def cells_for(
-    base: Config, specs: Sequence[str | Strategy], seeds: Sequence[int], path: Path, overrides: Mapping[str, Any]
-) -> list[Cell]:
+def with_strategy(base: Config, strategy: Mapping[str, Any] | Strategy) -> Config:
+    """The config with this strategy and nothing of the one that it had."""
+    rest = {key: value for key, value in base.to_dict().items() if key != "strategy"}
+    return resolve([rest, {"strategy": strategy}])
+
+
+def cells_for(base: Config, specs: Sequence[str | Strategy], seeds: Sequence[int], path: Path) -> list[Cell]:
     """One cell a strategy and seed; the first seed of all strategies comes first."""
     parsed = [parse_spec(spec) for spec in specs]
     labels = [label for label, _ in parsed]
+    if not labels:
+        raise ConfigError("strategies: name at least one")
     for label in labels:
         if labels.count(label) > 1:
             raise ConfigError(f"strategies: {label!r} is named twice")
     if len(set(seeds)) != len(seeds) or not seeds:
         raise ConfigError(f"seeds: expected different seeds, got {list(seeds)}")
-    configs = {label: base.replace(strategy=options, **overrides) for label, options in parsed}
+    configs = {label: with_strategy(base, options) for label, options in parsed}
     return [
         Cell(label, seed, config.replace(seed=seed), path / slug(label) / f"seed-{seed}")
         for seed in seeds
@@ -131,15 +158,29 @@ def cells_for(
     ]
 
 
-def collect(cells: Sequence[Cell], path: Path, jobs: int, on_event: OnEvent | None) -> Comparison:
-    """Run cells and gather them by label, in the order in which the labels first come."""
-    folders: dict[str, list[str]] = {}
+def _prepare(cells: Sequence[Cell], path: Path) -> dict[str, list[str]]:
+    """Check that the directory can take these cells; returns what comparison.json shall say: old and new labels."""
+    if not usable(path):
+        raise RunDirError(f"{path}: is not a directory that could be used; choose another out=")
+    record = path / "comparison.json"
+    if path.exists() and any(path.iterdir()) and not record.exists():
+        raise RunDirError(f"{path}: is not empty and holds no comparison; choose another out=")
     for cell in cells:
-        folders.setdefault(cell.label, []).append(str(cell.path.relative_to(path)))
+        RunDir.check(cell.path, cell.config)
     try:
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be created ({error.strerror})") from None
+        folders: dict[str, list[str]] = json.loads(record.read_bytes()) if record.exists() else {}
+    except (OSError, ValueError) as error:
+        raise RunDirError(f"{path}: cannot be used ({brief(error)}); choose another out=") from None
+    for cell in cells:
+        runs, name = folders.setdefault(cell.label, []), str(cell.path.relative_to(path))
+        runs += [name] if name not in runs else []
+    return folders
+
+
+def collect(cells: Sequence[Cell], path: Path, jobs: int, on_event: OnEvent | None) -> Comparison:
+    """Run cells and gather them by label, in the order in which the labels first come."""
+    folders = _prepare(cells, path)
     write_atomically(path / "comparison.json", json.dumps(folders, indent=1).encode())
     outcome = run_cells(cells, jobs, on_event)
     results: dict[str, list[Result]] = {cell.label: [] for cell in cells}
@@ -167,7 +208,7 @@ def compare(
     """
     base = as_config(config, overrides)
     path = Path(out) if out else new_dir("compare")
-    cells = cells_for(base, strategies, seeds, path, {})
+    cells = cells_for(base, strategies, seeds, path)
     comparison = collect(cells, path, jobs, on_event)
     comparison.save()
     return comparison

@@ -26,17 +26,17 @@ from amity.data import datasets, partitions
 from amity.data.base import Source
 from amity.data.own import by_path
 from amity.data.partition import Partition
-from amity.errors import ConfigError, unknown
+from amity.errors import ConfigError, brief, unknown
 from amity.methods import methods
 from amity.models import Model, models
-from amity.registry import Registry, explain
+from amity.registry import USER_MODULE, Registry, checked, explain
 from amity.strategies import strategies
 from amity.topology import Topology, topologies
 
 T = TypeVar("T")
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Train:
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     decay: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Factor on the learning rates from round to round."""
-    batch: Annotated[int, Field(ge=1)] = 128
+    batch: Annotated[int, Field(ge=1, le=2**31 - 1)] = 128
     epochs: Count = 5
     """K_w: epochs on the featurizer (and on everything, where nothing is split)."""
     epochs_head: Count = 1
@@ -121,6 +121,11 @@ class Pick(Generic[T]):
         short = self.name.rpartition(":")[2]
         return f"{short}:{self.options['preset']}" if "preset" in self.options else short
 
+    @property
+    def slug(self) -> str:
+        """The label as part of a folder's name."""
+        return self.label.replace(":", "-").replace("+", "-plus")
+
 
 @dataclass(frozen=True)
 class Config:
@@ -132,8 +137,8 @@ class Config:
     model: Pick[Model]
     strategy: Pick[Strategy]
     method: Pick[Method]
-    peers: Annotated[int, Field(ge=1)] = 100
-    rounds: Annotated[int, Field(ge=1)] = 500
+    peers: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    rounds: Annotated[int, Field(ge=1, le=100_000_000)] = 500
     seed: Count = 0
     device: str = "cpu"
     train: Train = field(default_factory=Train)
@@ -148,13 +153,17 @@ class Config:
             value = getattr(self, f.name)
             if isinstance(value, Pick):
                 extra = dataclasses.asdict(value.extra) if value.extra else {}
-                plain[f.name] = {"name": value.name, **value.options, **extra}
+                options = {k: v for k, v in value.options.items() if v is not None}
+                plain[f.name] = {"name": value.name, **options, **extra}
             else:
                 plain[f.name] = dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]
         return dict(sorted(plain.items(), key=lambda item: isinstance(item[1], dict)))
 
     def to_toml(self) -> str:
-        return tomli_w.dumps(self.to_dict())
+        try:
+            return tomli_w.dumps(self.to_dict())
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"an option cannot be written as TOML ({brief(error)}); use numbers, text and lists") from None
 
     @property
     def digest(self) -> str:
@@ -197,8 +206,8 @@ def read_toml(file: str | Path) -> dict[str, Any]:
             return tomllib.load(stream)
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: is not valid TOML ({error})") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{file}: is not valid TOML ({brief(error)})") from None
 
 
 def parse(words: Iterable[str]) -> dict[str, Any]:
@@ -208,6 +217,8 @@ def parse(words: Iterable[str]) -> dict[str, Any]:
         key, equals, value = word.partition("=")
         if not equals or not key:
             raise ConfigError(f"expected key=value, got {word!r}")
+        if key.strip() in values:
+            raise ConfigError(f"{key.strip()}: is given twice")
         values[key.strip()] = scalar(value.strip())
     return values
 
@@ -216,7 +227,7 @@ def scalar(text: str) -> Any:
     """A number or a truth value where the text is one in TOML, else the text itself."""
     try:
         value = tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
     return value if isinstance(value, (bool, int, float, str)) else text
 
@@ -242,7 +253,9 @@ def _named(section: str, value: Any) -> Mapping[str, Any]:
     if isinstance(value, Mapping):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {"name": _address(type(value), section), **_fields(value)}
+        name = _address(type(value), section)
+        presets = name in SECTIONS[section].registry and SECTIONS[section].registry[name].presets
+        return {"name": name, **({"preset": "custom"} if presets else {}), **_fields(value)}
     raise ConfigError(f"{section}: expected a name, got {value!r}")
 
 
@@ -255,8 +268,8 @@ def _address(cls: type, section: str) -> str:
     for entry in SECTIONS[section].registry:
         if entry.cls is cls and not entry.defaults:
             return entry.name
-    if cls.__module__ == "__main__":
-        file = getattr(sys.modules["__main__"], "__file__", None)
+    if cls.__module__ == "__main__" or cls.__module__.startswith(USER_MODULE):
+        file = getattr(sys.modules[cls.__module__], "__file__", None)
         if file is None:
             raise ConfigError(f"{section}: {cls.__name__} must be defined in a file, so that the run can be resumed")
         return f"{file}:{cls.__qualname__}"
@@ -307,7 +320,9 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
 
 def _pick(key: str, section: _Section, options: dict[str, Any]) -> Pick[Any]:
     name = options.pop("name", section.default)
-    entry = section.registry[str(name)]
+    if not isinstance(name, str):
+        raise ConfigError(f"{key}: expected a name, got {name!r}")
+    entry = section.registry[name]
     extra: Any = None
     if section.extra is not None:
         own = {f.name for f in dataclasses.fields(section.extra)}
@@ -326,15 +341,14 @@ def _typed(key: str, cls: type[T], options: Any) -> T:
     for option in options:
         if option not in known:
             raise ConfigError(f"{key}: {unknown('option', option, known)}")
-    try:
-        return TypeAdapter(cls).validate_python(dict(options))
-    except ValidationError as error:
-        raise ConfigError(explain(key, error)) from None
+    return checked(key, cls, options)
 
 
 def _scalar(key: str, value: Any) -> Any:
     if key == "device":
         return _device(str(value))
+    if isinstance(value, bool):
+        raise ConfigError(f"{key}: should be a whole number, got {str(value).lower()}")
     try:
         return TypeAdapter(_HINTS[key]).validate_python(value)
     except ValidationError as error:
@@ -344,7 +358,7 @@ def _scalar(key: str, value: Any) -> Any:
 def _device(name: str) -> str:
     """A device that exists here."""
     try:
-        torch.zeros(1, device=name)
+        torch.zeros(1, device=name).item()
     except (RuntimeError, AssertionError, NotImplementedError):
         raise ConfigError(f"device: {name!r} is not available on this machine; use device=cpu") from None
     return name

@@ -7,6 +7,7 @@
     │   ├── TopologyError   a graph or an availability trace
     │   └── RunDirError     a run directory that is missing, foreign or not finished
     └── Failure             the request was right, carrying it out failed: exit 1, what was done is kept
+        ├── StrategyError   a strategy raised, or broke the rules of its plan
         ├── RowError        a strategy returned a row that breaks the rules
         └── StorageError    a file could not be written or read back
 
@@ -51,12 +52,22 @@ class Failure(AmityError):
     """The request was right, carrying it out failed."""
 
 
+class StrategyError(Failure):
+    """A strategy raised, or broke the rules of its plan."""
+
+
 class RowError(Failure):
     """A strategy returned a row that breaks the rules."""
 
 
 class StorageError(Failure):
     """A file could not be written or read back."""
+
+
+def brief(error: BaseException) -> str:
+    """An error of somebody else's code in one line."""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

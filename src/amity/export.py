@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import safetensors.torch
 import torch
 
 from amity.config import load
-from amity.errors import ConfigError, DataError, RunDirError, unknown
+from amity.errors import ConfigError, DataError, RunDirError, StorageError, brief, unknown
 from amity.files import write_atomically
 from amity.run import load_data, restored
 from amity.simulate.engine import make_learner, one_thread
@@ -46,7 +47,10 @@ def export(run: Path, peer: str = "", out: Path | None = None) -> list[Path]:
             "std": pixels.std.flatten().tolist(),
         }
         folder = (out or run / "export") / name
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{folder}: cannot be created ({error.strerror}); choose another out=") from None
         data = safetensors.torch.save(tensors, metadata={"amity": json.dumps(facts)})
         write_atomically(folder / "model.safetensors", data)
         write_atomically(folder / "config.toml", simulation.config.to_toml().encode())
@@ -82,13 +86,15 @@ def predict(model: Path, examples: Path) -> Prediction:
         with safetensors.safe_open(weights, "pt") as file:
             facts = json.loads(file.metadata()["amity"])
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  not a mapping
-    except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{weights}: is not a model that `amity export` wrote ({error})") from None
-    x, y = _read_examples(examples, tuple(facts["shape"]))
-    learner = make_learner(config, tuple(facts["shape"]), facts["classes"])
-    theta = torch.cat([tensors[slot.name].reshape(-1) for slot in learner.layout.slots])
-    rest = [1] * (len(facts["shape"]) - 1)
-    mean, std = (torch.tensor(facts[key]).reshape(-1, *rest) for key in ("mean", "std"))
+        shape = tuple(int(side) for side in facts["shape"])
+        learner = make_learner(config, shape, int(facts["classes"]))
+        parts = [tensors[slot.name].reshape(slot.shape).reshape(-1) for slot in learner.layout.slots]
+        rest = [1] * (len(shape) - 1)
+        mean, std = (torch.tensor(facts[key]).reshape(-1, *rest) for key in ("mean", "std"))
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
+        raise DataError(f"{weights}: is not a model that `amity export` wrote for this config ({brief(error)})") from None
+    theta = torch.cat(parts)
+    x, y = _read_examples(examples, shape)
     with one_thread():
         probability, label = learner.probabilities(theta, (x - mean) / std).max(1)
     accuracy = None if y is None else float((label.numpy() == y).mean())
@@ -97,16 +103,19 @@ def predict(model: Path, examples: Path) -> Prediction:
 
 def _read_examples(path: Path, shape: tuple[int, ...]) -> tuple[torch.Tensor, np.ndarray[Any, Any] | None]:
     try:
-        loaded = np.load(path, allow_pickle=False)
-        x, y = (loaded["x"], loaded.get("y")) if path.suffix == ".npz" else (loaded, None)
-    except (OSError, ValueError, KeyError, EOFError) as error:
-        raise DataError(f"{path}: expected a .npy array or a .npz file with x ({error})") from None
+        with open(path, "rb") as stream:
+            loaded = np.load(stream, allow_pickle=False)
+            x, y = (loaded, None) if isinstance(loaded, np.ndarray) else (loaded["x"], loaded.get("y"))
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: expected a .npy array or a .npz file with x ({brief(error)})") from None
+    if x.dtype.kind not in "buif" or x.ndim == 0 or len(x) == 0:
+        raise DataError(f"{path}: expected examples as numbers, got {x.dtype} of shape {x.shape}")
     if x.shape[1:] == shape[1:] and shape[0] == 1:
         x = x[:, None]
     if x.shape[1:] != shape:
         raise DataError(f"{path}: examples have shape {x.shape[1:]}, the model expects {shape}")
     if not np.isfinite(x).all():
         raise DataError(f"{path}: example {int((~np.isfinite(x).reshape(len(x), -1).all(1)).argmax())} has NaN or Inf")
-    if y is not None and len(y) != len(x):
-        raise DataError(f"{path}: {len(x)} examples but {len(y)} labels")
+    if y is not None and (y.shape != (len(x),) or y.dtype.kind not in "ui"):
+        raise DataError(f"{path}: y must be {len(x)} whole numbers, got {y.dtype} of shape {y.shape}")
     return torch.from_numpy(x.astype(np.float32)), y

@@ -88,7 +88,7 @@ class Pull(Fact):
 
 @dataclass(frozen=True)
 class Similarity(Fact):
-    """Cosine of the cards' sketches; `centered` subtracts the mean over mine and all that arrived first."""
+    """Cosine of the cards' sketches; `centered` first subtracts the mean over mine and all that arrived."""
 
     centered: bool = False
     moves = frozenset({"card"})
@@ -100,7 +100,7 @@ class Similarity(Fact):
             return {}
         names = sorted(cards)
         mine, others = me.card.sketch, torch.stack([cards[j] for j in names])
-        if self.centered:
+        if self.centered and len(names) > 1:  # two vectors about their mean are opposite, whatever they are
             centre = torch.cat([others, mine[None]]).mean(0)
             mine, others = mine - centre, others - centre
         return dict(zip(names, cosines(mine, others).tolist(), strict=True))

@@ -10,6 +10,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
@@ -63,6 +64,7 @@ def accuracy_curves(runs: Runs) -> Figure:
         axes.plot(rounds, mean, label=label, **style(at))
         if len(results) > 1:
             axes.fill_between(rounds, mean - spread, mean + spread, alpha=0.12, color=style(at)["color"], linewidth=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="round", ylabel="test accuracy, mean over peers (%)")
     _focus(axes, runs)
     axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
@@ -73,7 +75,7 @@ def _focus(axes: Axes, runs: Runs) -> None:
     """Leave the first steep rise below the picture: the differences are near the end."""
     finals = [100 * result.accuracy for results in runs.values() for result in results]
     lowest = min(100 * accuracy for results in runs.values() for r in results for _, accuracy in r.curve)
-    axes.set_ylim(bottom=max(lowest, min(finals) - 15))
+    axes.set_ylim(bottom=max(lowest, min(finals) - 6))
 
 
 def megabytes_by_round(result: Result) -> Array:
@@ -115,6 +117,7 @@ def neighbours_taken(runs: Runs) -> Figure:
                 by_round.setdefault(r["round"], []).append(r["taken"])
             low, high = zip(*[(min(v), max(v)) for _, v in sorted(by_round.items())], strict=True)
             axes.fill_between(rounds, low, high, alpha=0.15, color=style(at)["color"], linewidth=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="round", ylabel="neighbours taken, mean over peers")
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
@@ -124,7 +127,7 @@ def neighbours_taken(runs: Runs) -> Figure:
 def mixing_matrix(result: Result, names: Sequence[str], last: float = 0.4) -> Array:
     """W, mean over the last rounds: row i is how much peer i took from whom (its own part on the diagonal)."""
     at = {name: i for i, name in enumerate(names)}
-    since = result.config.rounds * (1 - last)
+    since = int(result.config.rounds * (1 - last))
     matrix, count = np.zeros((len(names), len(names))), 0
     for edge in result.edges:
         if edge["round"] >= since:
@@ -158,7 +161,7 @@ def heat_maps(runs: Runs, names: Sequence[str], overlap: Array) -> Figure:
         shown = matrix[np.ix_(order, order)].copy()
         np.fill_diagonal(shown, np.nan)
         axes.imshow(shown, cmap="Greens" if matrix is overlap else "Blues", vmin=0, interpolation="nearest")
-        axes.set_title(title, fontsize=8)
+        axes.set_title(title if len(title) < 26 else title[:24] + "…", fontsize=8 if len(title) < 18 else 6)
     return figure
 
 

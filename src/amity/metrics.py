@@ -74,28 +74,38 @@ def choice_quality(
     return out
 
 
-def gradient_metrics(names: tuple[PeerId, ...], gradients_MP: torch.Tensor, rows: Mapping[PeerId, Row]) -> dict[str, float]:
+BLOCK = 1 << 16
+
+
+def squared_distances(rows_MP: torch.Tensor) -> torch.Tensor:
+    """‖g_i − g_j‖² of all pairs, in double precision, a block of columns at a time."""
+    count = len(rows_MP)
+    gram = torch.zeros(count, count, dtype=torch.float64)
+    for part in torch.split(rows_MP, BLOCK, dim=1):
+        block = part.double().cpu()
+        gram += block @ block.T
+    square = gram.diagonal()
+    return (square[:, None] + square[None, :] - 2 * gram).clamp_min(0)
+
+
+def gradient_metrics(
+    names: tuple[PeerId, ...],
+    gradients_MP: torch.Tensor,
+    rows: Mapping[PeerId, Row],
+    near: Mapping[PeerId, tuple[PeerId, ...]],
+) -> dict[str, float]:
     r"""From all gradients ∇F_j(x̄; D_j) at the network's mean model x̄:
 
     - `gradient_norm2` = ‖1/m Σ_j ∇F_j(x̄)‖², the left side of the convergence theorem
     - `coreset_error` = mean over i and j ∈ C_i of ‖∇F_i − ∇F_j‖² (the paper's definition of a coreset)
-    - `all_error` = the same over all pairs
+    - `all_error` = the same over all j in reach of i
     """
     at = {name: i for i, name in enumerate(names)}
-    g = gradients_MP.double()
-    square = (g * g).sum(1)
-    distance = (square[:, None] + square[None, :] - 2 * g @ g.T).clamp_min(0)
-    out = {"gradient_norm2": float((g.mean(0) ** 2).sum())}
-    count = len(names)
-    if count > 1:
-        out["all_error"] = float(distance.sum() / (count * (count - 1)))
-    pairs = [(at[me], at[j]) for me in names for j in taken_from(rows[me], me)]
-    if pairs:
-        i, j = np.array(pairs).T
-        out["coreset_error"] = float(distance[i, j].mean())
+    distance = squared_distances(gradients_MP)
+    out = {"gradient_norm2": float(gradients_MP.mean(0).double().square().sum())}
+    for key, chosen in (("coreset_error", {me: taken_from(rows[me], me) for me in names}), ("all_error", near)):
+        pairs = [(at[me], at[j]) for me in names for j in chosen[me]]
+        if pairs:
+            i, j = np.array(pairs).T
+            out[key] = float(distance[i, j].mean())
     return out
-
-
-def consensus_distance(theta_MP: torch.Tensor) -> float:
-    """1/m Σ_i ‖w_i − w̄‖²."""
-    return float(((theta_MP - theta_MP.mean(0)) ** 2).sum(1).mean())

@@ -39,7 +39,7 @@ def _wrap(make: Callable[..., nn.Module]) -> type[Model]:
     return Made
 
 
-models: Registry[Model] = Registry("model")
+models: Registry[Model] = Registry("model", "build")
 models.wrap_functions(_wrap)
 
 
@@ -48,8 +48,8 @@ models.wrap_functions(_wrap)
 class Mlp:
     """Fully connected: `layers` hidden layers of `hidden` units."""
 
-    hidden: Annotated[int, Field(ge=1)] = 64
-    layers: Annotated[int, Field(ge=1)] = 1
+    hidden: Annotated[int, Field(ge=1, le=65536)] = 64
+    layers: Annotated[int, Field(ge=1, le=100)] = 1
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
         sizes = [int(torch.Size(shape).numel())] + [self.hidden] * self.layers

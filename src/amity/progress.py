@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from amity.cells import Cell, Event
+from amity.core import Reference
+from amity.estimate import duration
 from amity.simulate import Report
 
 PLAIN_EVERY = 5.0
@@ -25,13 +27,16 @@ class Board:
     def __init__(self, console: Console, cells: Sequence[Cell]) -> None:
         self._console, self._cells = console, cells
         self._labels = list(dict.fromkeys(cell.label for cell in cells))
-        self._done = dict.fromkeys(range(len(cells)), 0)
-        self._accuracy: dict[int, float] = {}
-        self._last_plain, self._shown = 0.0, 0
+        self._references = {c.label for c in cells if isinstance(c.config.strategy.thing, Reference)}
+        self._done: dict[int, float] = dict.fromkeys(range(len(cells)), 0.0)
+        self._accuracy: dict[int, dict[int, float]] = {}
+        self._failed: set[int] = set()
+        self._began = time.monotonic()
+        self._last_plain, self._shown = self._began, 0.0
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            MofNCompleteColumn(),
+            TextColumn("{task.completed:.4g}/{task.total:.0f}"),
             TextColumn("{task.fields[accuracy]}"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
@@ -39,7 +44,7 @@ class Board:
         )
         rounds = {label: sum(c.config.rounds for c in cells if c.label == label) for label in self._labels}
         self._tasks = {k: self._progress.add_task(k, total=rounds[k], accuracy="") for k in self._labels}
-        self._total = self._progress.add_task("[bold]all", total=sum(rounds.values()), accuracy="")
+        self._total = self._progress.add_task("all", total=sum(rounds.values()), accuracy="")
 
     def __enter__(self) -> Board:
         if self._console.is_terminal:
@@ -52,25 +57,41 @@ class Board:
             self._progress.stop()
 
     def on_event(self, event: Event) -> None:
-        self._done[event.cell] = self._cells[event.cell].config.rounds if event.round < 0 else event.round + 1
+        cell = self._cells[event.cell]
+        if event.error:
+            self._failed.add(event.cell)
+        elif event.round < 0:
+            self._done[event.cell] = cell.config.rounds
+        else:
+            self._done[event.cell] = event.round + event.part
         if event.accuracy is not None:
-            self._accuracy[event.cell] = event.accuracy
+            self._accuracy.setdefault(event.cell, {})[event.round] = event.accuracy
         self._refresh()
 
-    def _mean(self, label: str) -> float | None:
-        values = [a for at, a in self._accuracy.items() if self._cells[at].label == label]
+    def _mean(self, label: str, round: int | None = None) -> float | None:
+        """Mean accuracy over the cells of a label, in their newest round or in the newest not after `round`."""
+        values = []
+        for at, curve in self._accuracy.items():
+            rounds = [t for t in curve if round is None or t <= round]
+            if self._cells[at].label == label and rounds:
+                values.append(curve[max(rounds)])
         return sum(values) / len(values) if values else None
 
     def _leader(self) -> str:
-        """Among those that got as far as the furthest seed of the others: the best mean accuracy."""
-        known = {label: mean for label in self._labels if (mean := self._mean(label)) is not None}
-        if not known:
+        """The best of those that a real network could run, all taken at the newest round that each of them has seen."""
+        fair = [label for label in self._labels if label not in self._references]
+        reached = {
+            k: max((max(c) for at, c in self._accuracy.items() if self._cells[at].label == k), default=-1) for k in fair
+        }
+        common = min((t for t in reached.values() if t >= 0), default=-1)
+        known = {k: mean for k in fair if reached[k] >= 0 and (mean := self._mean(k, common)) is not None}
+        if len(known) < 2:
             return ""
         best = max(known, key=known.__getitem__)
-        return f"leading: {best} {100 * known[best]:.1f} %"
+        return f"leading at round {common + 1}: {best} {100 * known[best]:.1f} %"
 
     def _refresh(self) -> None:
-        total = 0
+        total = 0.0
         for label, task in self._tasks.items():
             done = sum(n for at, n in self._done.items() if self._cells[at].label == label)
             mean = self._mean(label)
@@ -82,7 +103,16 @@ class Board:
         now = time.monotonic()
         if not self._console.is_terminal and (now - self._last_plain > PLAIN_EVERY or total == everything != self._shown):
             self._last_plain, self._shown = now, total
-            self._console.print(f"{total} of {everything} rounds done; {self._leader()}", highlight=False)
+            line = f"{total:.4g} of {everything} rounds done{self._left(total, everything)}"
+            lead = self._leader() or next((f"accuracy {100 * m:.1f} %" for k in self._labels if (m := self._mean(k))), "")
+            text = "; ".join(part for part in (line, lead) if part)
+            self._console.print(text, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+    def _left(self, total: float, everything: int) -> str:
+        """About how long it will take, from the pace so far."""
+        if not 0 < total < everything:
+            return ""
+        return f", about {duration((everything - total) * (time.monotonic() - self._began) / total)} left"
 
 
 def single(console: Console, cell: Cell) -> tuple[Board, RoundHook]:
@@ -99,3 +129,7 @@ class RoundHook:
 
     def __call__(self, report: Report) -> None:
         self._board.on_event(Event(0, report.round, report.network.get("accuracy")))
+
+    def part(self, round: int, share: float) -> None:
+        """So much of a round is done."""
+        self._board.on_event(Event(0, round, part=share))

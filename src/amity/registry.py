@@ -12,6 +12,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,9 +22,11 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from amity.errors import ConfigError, unknown
+from amity.errors import ConfigError, brief, unknown
 
 T = TypeVar("T")
+USER_MODULE = "amity_user_"
+"""What the names of modules begin with that were loaded from a user's file."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Entry(Generic[T]):
         """All options with their values: class default < entry default < preset < given."""
         given = dict(options)
         chosen = given.pop("preset", self.preset)
-        if chosen and chosen not in self.presets:
+        if chosen and chosen not in self.presets and not (chosen == "custom" and self.presets):
             raise ConfigError(f"{self.name}.preset: {unknown('preset', str(chosen), self.presets or ['none exist'])}")
         known = self.options()
         for key in given:
@@ -61,10 +64,26 @@ class Entry(Generic[T]):
 
     def build(self, options: Mapping[str, Any]) -> T:
         values = {k: v for k, v in self.resolve(options).items() if v is not dataclasses.MISSING}
-        try:
-            return TypeAdapter(self.cls).validate_python(values)
-        except ValidationError as error:
-            raise ConfigError(explain(self.name, error)) from None
+        return checked(self.name, self.cls, values)
+
+
+def checked(where: str, cls: type[T], values: Mapping[str, Any]) -> T:
+    """An instance of a dataclass from plain values: types, ranges, finite numbers; a mistake becomes one line."""
+    for name, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{where}: {name} should be a finite number, got {value}")
+        if isinstance(value, bool) and not isinstance(_plain_default(cls, name), bool | None):
+            raise ConfigError(f"{where}: {name} should not be {str(value).lower()}; give a value")
+    try:
+        return TypeAdapter(cls).validate_python(dict(values))
+    except ValidationError as error:
+        raise ConfigError(explain(where, error)) from None
+    except Exception as error:  # the class may be anybody's
+        raise ConfigError(f"{where}: cannot be set up ({brief(error)})") from error
+
+
+def _plain_default(cls: type, name: str) -> Any:
+    return next((_default(f) for f in dataclasses.fields(cls) if f.name == name), None)
 
 
 def _default(f: dataclasses.Field[Any]) -> Any:
@@ -91,8 +110,9 @@ def explain(where: str, error: ValidationError) -> str:
 class Registry(Generic[T]):
     """All entries of one kind."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, kind: str, *verbs: str) -> None:
+        """`verbs` are the methods that a class of this kind must have."""
+        self.kind, self.verbs = kind, verbs
         self._wrap: Callable[[Callable[..., Any]], type[T]] | None = None
         self._entries: dict[str, Entry[T]] = {}
 
@@ -121,8 +141,11 @@ class Registry(Generic[T]):
     def __getitem__(self, name: str) -> Entry[T]:
         if name in self._entries:
             return self._entries[name]
-        if ":" in name:
+        source = name.rpartition(":")[0]
+        if source and (source.endswith(".py") or _importable(source)):
             return Entry(name, self._load(name))
+        if source:
+            name = source
         raise ConfigError(unknown(self.kind, name, self._entries))
 
     def __iter__(self) -> Iterator[Entry[T]]:
@@ -135,15 +158,25 @@ class Registry(Generic[T]):
         source, _, attribute = name.rpartition(":")
         try:
             module = _module(source)
-        except (ImportError, OSError, SyntaxError) as error:
-            raise ConfigError(f"{self.kind} {name!r}: cannot import {source!r} ({error})") from None
+        except (Exception, SystemExit) as error:  # anybody's code runs here
+            raise ConfigError(f"{self.kind} {name!r}: cannot import {source!r} ({brief(error)})") from error
         found = getattr(module, attribute, None)
         if self._wrap is not None and callable(found) and not dataclasses.is_dataclass(found):
             return self._wrap(found)
         if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
             raise ConfigError(f"{self.kind} {name!r}: {source} has no dataclass {attribute!r}")
+        for verb in self.verbs:
+            if not callable(getattr(found, verb, None)):
+                raise ConfigError(f"{self.kind} {name!r}: {attribute} has no method {verb!r}")
         cls: type[Any] = found
         return cls
+
+
+def _importable(source: str) -> bool:
+    try:
+        return source in sys.modules or importlib.util.find_spec(source) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def _module(source: str) -> ModuleType:
@@ -153,7 +186,7 @@ def _module(source: str) -> ModuleType:
     main = sys.modules.get("__main__")
     if main is not None and getattr(main, "__file__", None) and Path(str(main.__file__)).resolve() == path:
         return main
-    name = "amity_user_" + hashlib.sha256(str(path).encode()).hexdigest()[:16]
+    name = USER_MODULE + hashlib.sha256(str(path).encode()).hexdigest()[:16]
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:

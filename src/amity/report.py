@@ -29,6 +29,7 @@ STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;color:#222;max-width:1080px;margin:2em auto;padding:0 1em}
 h1{font-size:1.5em;margin-bottom:.2em} h2{font-size:1.15em;margin:2em 0 .3em} p{margin:.3em 0;color:#444;max-width:52em}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.6em 0} th,td{padding:.25em .7em;text-align:right}
+th,td{white-space:nowrap}
 th{border-bottom:2px solid #888;font-weight:600;cursor:help} td:first-child,th:first-child{text-align:left}
 tr:nth-child(even){background:#f6f6f6} tr.best td{font-weight:700} td.ref{font-style:italic}
 svg{max-width:100%;height:auto} pre{background:#f6f6f6;padding:1em;overflow:auto;font-size:12px} .bad{color:#b00}
@@ -51,7 +52,7 @@ def section(title: str, note: str, content: str) -> str:
 
 def table(lines: Sequence[Line], references: set[str]) -> str:
     """The summary; the best accuracy of those that are no references is bold, references are in italics."""
-    fair = [line for line in lines if line.label not in references] or list(lines)
+    fair = [line for line in lines if line.label not in references] or lines
     top = max(fair, key=lambda line: line.accuracy).label
     head = "".join(f'<th title="{html.escape(tip)}">{html.escape(name)}</th>' for name, tip in COLUMNS.items())
     rows = []
@@ -94,6 +95,7 @@ def _pictures(runs: figures.Runs) -> list[str]:
     config = next(iter(runs.values()))[0].config
     names = peer_names(config.peers)
     labels, overlap = _labels(config, names)
+    alike = {label: rs for label, rs in runs.items() if rs[0].config.peers == config.peers}
     return [
         section(
             "Accuracy by round",
@@ -109,7 +111,7 @@ def _pictures(runs: figures.Runs) -> list[str]:
             "Who took from whom",
             f"The mixing matrix, mean over the last 40 % of rounds of seed {config.seed}, beside the true label similarity; "
             "row: who took, column: from whom. Peers with similar labels stand side by side, so friends form blocks.",
-            figures.svg(figures.heat_maps(runs, names, overlap)),
+            figures.svg(figures.heat_maps(alike, names, overlap)),
         ),
         section(
             "Neighbours taken",
@@ -129,7 +131,7 @@ def comparison_html(comparison: Comparison) -> str:
     runs = {label: rs for label, rs in comparison.results.items() if rs}
     seeds = [r.config.seed for r in next(iter(runs.values()))]
     failed = "".join(f'<p class="bad">{html.escape(k)}: {html.escape(v)}</p>' for k, v in comparison.errors.items())
-    alone = next((rs for label, rs in runs.items() if label.split(":")[0] == "local"), [])
+    alone = comparison.alone
     others = {label: gains(rs, alone) for label, rs in runs.items() if alone and rs is not alone}
     gain = (
         section(
@@ -196,6 +198,8 @@ def write_report(path: Path) -> Path:
 
     if (path / "config.toml").is_file():
         result = Result(path, read_config(path))
+        if len(result.metrics) != len(result.rounds) * result.config.peers:
+            raise RunDirError(f"{path}: lines of metrics.jsonl are missing; `amity resume {path}` repairs it")
         if not result.curve:
             raise RunDirError(f"{path}: no round is done yet; `amity resume {path}` goes on with it")
         write_atomically(path / "report.html", run_html(result).encode())

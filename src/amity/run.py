@@ -17,6 +17,8 @@ from amity.store import RunDir, commits, read_config, read_lines
 from amity.topology import peer_names
 
 OnRound = Callable[[Report], None]
+OnPart = Callable[[int, float], None]
+"""Told a round, and how much of it is done: now and then in long rounds."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,11 @@ class Result:
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """One record a round and peer."""
-        return read_lines(self.path / "metrics.jsonl")
+        return self._whole("metrics.jsonl")
+
+    def _whole(self, name: str) -> list[dict[str, Any]]:
+        """The lines of rounds that are complete: a killed run may have more of one file than of another."""
+        return [record for record in read_lines(self.path / name) if record["round"] < len(self.rounds)]
 
     @cached_property
     def rounds(self) -> list[dict[str, Any]]:
@@ -39,7 +45,7 @@ class Result:
     @cached_property
     def edges(self) -> list[dict[str, Any]]:
         """One record a round and peer: its row."""
-        return read_lines(self.path / "edges.jsonl")
+        return self._whole("edges.jsonl")
 
     @property
     def complete(self) -> bool:
@@ -106,6 +112,7 @@ def run(
     config: Config | Mapping[str, Any] | str | Path | None = None,
     out: str | Path | None = None,
     on_round: OnRound | None = None,
+    on_part: OnPart | None = None,
     **overrides: Any,
 ) -> Result:
     """Run one experiment. `amity.run(strategy="pens", peers=10, **{"train.lr": 0.1})`.
@@ -114,20 +121,21 @@ def run(
     not end, that run goes on.
     """
     resolved = as_config(config, overrides)
-    path = Path(out) if out else new_dir(resolved.strategy.label.replace(":", "-").replace("+", "-plus"))
+    path = Path(out) if out else new_dir(resolved.strategy.slug)
     simulation = Simulation(resolved, load_data(resolved))
-    return _go(RunDir.create(path, resolved), simulation, on_round)
+    return _go(RunDir.create(path, resolved), simulation, on_round, on_part)
 
 
-def resume(path: str | Path, on_round: OnRound | None = None) -> Result:
+def resume(path: str | Path, on_round: OnRound | None = None, on_part: OnPart | None = None) -> Result:
     """Go on with a run that was interrupted; the end is bit-identical to that of one that was not."""
     directory = RunDir.open(Path(path))
     simulation = Simulation(directory.config, load_data(directory.config))
-    return _go(directory, simulation, on_round)
+    return _go(directory, simulation, on_round, on_part)
 
 
-def _go(directory: RunDir, simulation: Simulation, on_round: OnRound | None) -> Result:
+def _go(directory: RunDir, simulation: Simulation, on_round: OnRound | None, on_part: OnPart | None) -> Result:
     config = directory.config
+    simulation.on_part = on_part
     with directory:
         start = directory.recover(simulation)
         for t in range(start, config.rounds):
@@ -145,7 +153,7 @@ def restored(path: str | Path) -> Simulation:
     """The simulation as the newest checkpoint of a run left it."""
     config = read_config(Path(path))
     simulation = Simulation(config, load_data(config))
-    commit = next(commits(Path(path), config), None)
+    commit = next(commits(Path(path)), None)
     if commit is not None:
         simulation.restore(commit.round, commit.tensors, commit.memory)
     return simulation

@@ -31,7 +31,7 @@ import torch
 
 from amity._version import __version__
 from amity.config import Config, load
-from amity.errors import RunDirError, StorageError
+from amity.errors import RunDirError, StorageError, StrategyError, brief
 from amity.files import write_atomically
 from amity.simulate import Report, Simulation
 
@@ -75,23 +75,31 @@ class RunDir:
         self._hashes = {name: hashlib.sha256() for name in LINES}
         self._lock: IO[bytes] | None = None
 
-    @classmethod
-    def create(cls, path: Path, config: Config) -> RunDir:
-        """A new directory, or an old one of the same config."""
+    @staticmethod
+    def check(path: Path, config: Config) -> None:
+        """Refuse a directory that cannot be used or belongs to something else."""
+        if not usable(path):
+            raise RunDirError(f"{path}: is not a directory that could be used; choose another out=")
         existing = path / "config.toml"
         if existing.exists():
             other = load(existing)
             if other.digest != config.digest:
                 keys = ", ".join(differences(other, config)[:4])
                 raise RunDirError(f"{path}: holds a run of another config (differs in {keys}); choose another out=")
-        elif path.exists() and any(path.iterdir()):
+        elif path.exists() and any(p.name not in (".lock", "checkpoint") and p.suffix != ".tmp" for p in path.iterdir()):
             raise RunDirError(f"{path}: is not empty and holds no run; choose another out=")
+
+    @classmethod
+    def create(cls, path: Path, config: Config) -> RunDir:
+        """A new directory, or an old one of the same config."""
+        cls.check(path, config)
+        text = config.to_toml()
         try:
             (path / "checkpoint").mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StorageError(f"{path}: cannot be created ({error.strerror})") from None
-        if not existing.exists():
-            write_atomically(existing, config.to_toml().encode())
+            raise RunDirError(f"{path}: cannot be created ({error.strerror}); choose another out=") from None
+        if not (path / "config.toml").exists():
+            write_atomically(path / "config.toml", text.encode())
         return cls(path, config)
 
     @classmethod
@@ -100,6 +108,7 @@ class RunDir:
 
     def __enter__(self) -> RunDir:
         try:
+            (self.path / "checkpoint").mkdir(exist_ok=True)
             self._lock = open(self.path / ".lock", "wb")  # held until the run ends
         except OSError as error:
             raise StorageError(f"{self.path}: cannot be written ({error.strerror})") from None
@@ -123,7 +132,7 @@ class RunDir:
 
     def recover(self, simulation: Simulation) -> int:
         """Bring files and simulation to the newest good checkpoint, and return the round to go on with."""
-        commit = next(commits(self.path, self.config), Commit(0, {}, {}, dict.fromkeys(LINES, 0)))
+        commit = next(commits(self.path), Commit(0, {}, {}, dict.fromkeys(LINES, 0)))
         if commit.round:
             simulation.restore(commit.round, commit.tensors, commit.memory)
         for name in LINES:
@@ -167,6 +176,10 @@ class RunDir:
     def checkpoint(self, simulation: Simulation) -> None:
         """Commit all rounds so far."""
         tensors, memory = simulation.state()
+        try:
+            notebooks = json.dumps(memory)
+        except (TypeError, ValueError) as error:
+            raise StrategyError(f"{self.path}: a strategy's memory must be plain JSON data ({brief(error)})") from None
         name = f"round-{simulation.next_round:06d}"
         data = safetensors.torch.save({key: value.cpu().contiguous() for key, value in tensors.items()})
         try:
@@ -174,14 +187,15 @@ class RunDir:
                 os.fsync(self._streams[line_file].fileno())
             record = {
                 "round": simulation.next_round,
-                "config": self.config.digest,
+                "config": config_digest(self.path),
                 "amity": __version__,
                 "tensors": hashlib.sha256(data).hexdigest(),
                 "lines": {n: {"bytes": self._streams[n].tell(), "sha256": h.hexdigest()} for n, h in self._hashes.items()},
-                "memory": memory,
             }
             write_atomically(self.path / "checkpoint" / f"{name}.safetensors", data)
-            write_atomically(self.path / "checkpoint" / f"{name}.json", json.dumps(record).encode())
+            write_atomically(
+                self.path / "checkpoint" / f"{name}.json", (json.dumps(record)[:-1] + f', "memory": {notebooks}}}').encode()
+            )
         except OSError as error:
             raise StorageError(self._lost(self.path / "checkpoint", error)) from None
         except StorageError as error:
@@ -193,33 +207,54 @@ class RunDir:
             old.with_suffix(".safetensors").unlink(missing_ok=True)
 
 
-def commits(path: Path, config: Config) -> Iterator[Commit]:
-    """Checkpoints that are whole and belong to this config, newest first."""
+def config_digest(path: Path) -> str:
+    """Of the config as it is written, so that a later version with more options still takes up an old run."""
+    return hashlib.sha256((path / "config.toml").read_bytes()).hexdigest()
+
+
+def commits(path: Path) -> Iterator[Commit]:
+    """Checkpoints that are whole, newest first; refused if they were made with another config."""
     for record_path in sorted((path / "checkpoint").glob("round-*.json"), reverse=True):
-        commit = _read_commit(path, record_path, config)
+        commit = _read_commit(path, record_path)
         if commit is not None:
             yield commit
 
 
-def _read_commit(path: Path, record_path: Path, config: Config) -> Commit | None:
+def _read_commit(path: Path, record_path: Path) -> Commit | None:
     try:
         record = json.loads(record_path.read_bytes())
         data = record_path.with_suffix(".safetensors").read_bytes()
         lines = {name: record["lines"][name] for name in LINES}
-        if record["config"] != config.digest or record["tensors"] != hashlib.sha256(data).hexdigest():
+        if record["tensors"] != hashlib.sha256(data).hexdigest():
             return None
+        if record["config"] != config_digest(path):
+            raise RunDirError(
+                f"{path}: config.toml is not the one that this run was made with; put it back, or use another out="
+            )
         for name, want in lines.items():
             written = (path / name).read_bytes()[: want["bytes"]]
             if len(written) != want["bytes"] or hashlib.sha256(written).hexdigest() != want["sha256"]:
                 return None
+        if not isinstance(record["memory"], dict):
+            return None
         sizes = {name: int(want["bytes"]) for name, want in lines.items()}
         return Commit(int(record["round"]), safetensors.torch.load(data), record["memory"], sizes)
     except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError):
         return None
 
 
+def usable(path: Path) -> bool:
+    """Whether a directory is there or could be made, as far as names and types tell."""
+    try:
+        return path.is_dir() or not path.exists()
+    except (OSError, ValueError):
+        return False
+
+
 def read_config(path: Path) -> Config:
     """The config of a run directory."""
+    if (path / "comparison.json").is_file():
+        raise RunDirError(f"{path}: holds a comparison, not a run; repeat its command with out={path} to go on")
     if not (path / "config.toml").is_file():
         raise RunDirError(f"{path}: holds no run (no config.toml)")
     return load(path / "config.toml")
@@ -229,7 +264,10 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     """All whole lines of a file; a torn last one is left out."""
     if not path.is_file():
         return []
-    return [json.loads(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+    try:
+        return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+    except ValueError:
+        raise RunDirError(f"{path}: is damaged; `amity resume {path.parent}` repairs it") from None
 
 
 def differences(a: Config, b: Config) -> list[str]:

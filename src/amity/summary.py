@@ -36,7 +36,7 @@ class Line:
     taken: float
     """Neighbours taken, mean over rounds and peers."""
     precision: float | None
-    """Share of true friends among those taken, over the whole run."""
+    """Share of true friends among those taken, mean over rounds."""
     recall: float | None
     auc: float | None
 
@@ -120,11 +120,14 @@ def cells_of(line: Line) -> list[str]:
     def percent(value: float | None) -> str:
         return "-" if value is None else f"{100 * value:.0f} %"
 
+    def spread(mean: float, std: float) -> str:
+        return f"{100 * mean:.1f} ± {100 * std:.1f}" if line.seeds > 1 else f"{100 * mean:.1f}"
+
     alone = line.taken == 0
     return [
         line.label,
-        f"{100 * line.accuracy:.1f} ± {100 * line.accuracy_std:.1f}",
-        f"{100 * line.best:.1f} ± {100 * line.best_std:.1f}",
+        spread(line.accuracy, line.accuracy_std),
+        spread(line.best, line.best_std),
         points(None if alone else line.gain),
         percent(None if alone else line.harmed),
         points(None if alone else line.worst_tenth),

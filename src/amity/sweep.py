@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from amity.cells import Cell, OnEvent
-from amity.compare import Comparison, collect, parse_spec, slug
+from amity.compare import Comparison, collect, parse_spec, slug, with_strategy
 from amity.config import Config
 from amity.errors import ConfigError
 from amity.rng import rng
@@ -55,17 +55,37 @@ class Sweep:
         return {name: max(tries, key=self.score) for name, tries in by_strategy.items()}
 
 
-def plan(strategies: Sequence[str], grid: Grid, budget: int, seed: int) -> list[Try]:
-    """The tries of every strategy: the common keys times its own (`pens.k=2,5`), all cut to the same number.
+def grid_sizes(strategies: Sequence[str], grid: Grid) -> dict[str, int]:
+    """How many points each strategy's own grid has."""
+    return {spec: len(space) for spec, space in _spaces(strategies, grid).items()}
 
-    The number is `budget`, or (0) the size of the smallest grid; from a larger grid as many points are drawn at random.
-    """
+
+def _spaces(strategies: Sequence[str], grid: Grid) -> dict[str, list[tuple[tuple[str, Any], ...]]]:
+    """All points of every strategy: the common keys times its own."""
     spaces = {}
     for spec in strategies:
         own = spec.split(":")[0]
         keys = {k: v for k, v in grid.items() if k.partition(".")[0] not in registry}
         keys |= {"strategy." + k.partition(".")[2]: v for k, v in grid.items() if k.partition(".")[0] == own}
         spaces[spec] = [tuple(zip(keys, values, strict=True)) for values in itertools.product(*keys.values())]
+    return spaces
+
+
+def plan(strategies: Sequence[str], grid: Grid, budget: int, seed: int) -> list[Try]:
+    """The tries of every strategy: the common keys times its own (`pens.k=2,5`), all cut to the same number.
+
+    The number is `budget`, or (0) the size of the smallest grid; from a larger grid as many points are drawn at random.
+    """
+    if not strategies:
+        raise ConfigError("strategies: name at least one")
+    for key, values in grid.items():
+        if key in ("seed", "strategy", "strategy.name"):
+            raise ConfigError(f"sweep: {key} is no key of the grid; use {'seeds=' if key == 'seed' else 'strategies='}")
+        if not values or len(set(map(str, values))) != len(values):
+            raise ConfigError(f"sweep: {key}: expected different values, got {', '.join(map(str, values)) or 'none'}")
+    if len(set(strategies)) != len(strategies):
+        raise ConfigError("strategies: one is named twice")
+    spaces = _spaces(strategies, grid)
     named = {spec.split(":")[0] for spec in strategies}
     for key in grid:
         section = key.partition(".")[0]
@@ -106,10 +126,12 @@ def sweep(
 
 def cells_of_tries(base: Config, tries: Sequence[Try], seeds: Sequence[int], path: Path) -> list[Cell]:
     """One cell a try and seed."""
+    if not seeds or len(set(seeds)) != len(seeds):
+        raise ConfigError(f"seeds: expected different seeds, got {list(seeds)}")
     cells = []
     for seed in seeds:
         for a_try in tries:
             _, options = parse_spec(a_try.strategy)
-            config = base.replace(strategy=options).replace(**dict(a_try.values), seed=seed)
+            config = with_strategy(base, options).replace(**dict(a_try.values), seed=seed)
             cells.append(Cell(a_try.label, seed, config, path / slug(a_try.label) / f"seed-{seed}"))
     return cells

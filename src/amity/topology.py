@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Protocol
 
@@ -28,7 +27,7 @@ class Topology(Protocol):
     def draw(self, names: tuple[PeerId, ...], rng: np.random.Generator) -> nx.Graph[int]: ...
 
 
-topologies: Registry[Topology] = Registry("topology")
+topologies: Registry[Topology] = Registry("topology", "draw")
 
 
 def _seed(rng: np.random.Generator) -> int:
@@ -147,7 +146,7 @@ class EdgeFile:
 
 def _lines(path: str) -> list[tuple[int, str]]:
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise TopologyError(f"{path}: cannot be read ({error})") from None
     lines = ((n, line.partition("#")[0].strip()) for n, line in enumerate(text.splitlines(), 1))
@@ -160,18 +159,17 @@ def _known(name: str, where: dict[PeerId, int], path: str, number: int) -> None:
         raise TopologyError(f"{path}:{number}: unknown peer {name!r}; peers are {names[0]} to {names[-1]}")
 
 
-@lru_cache(maxsize=8)
 def read_trace(path: str, names: tuple[PeerId, ...]) -> dict[tuple[PeerId, int], bool]:
     """Availability by file: lines `peer,round,online` (0/1). What is not listed is online."""
     where = {name: i for i, name in enumerate(names)}
     trace = {}
     for number, line in _lines(path):
-        fields = next(csv.reader([line]))
-        if [f.strip() for f in fields] == ["peer", "round", "online"]:
-            continue
         try:
+            fields = next(csv.reader([line]))
+            if [f.strip() for f in fields] == ["peer", "round", "online"]:
+                continue
             name, round, online = fields[0].strip(), int(fields[1]), {"0": False, "1": True}[fields[2].strip()]
-        except (IndexError, ValueError, KeyError):
+        except (IndexError, ValueError, KeyError, csv.Error):
             raise TopologyError(f"{path}:{number}: expected peer,round,online with online 0 or 1, got {line!r}") from None
         _known(name, where, path, number)
         trace[name, round] = online
@@ -193,17 +191,25 @@ class Network:
     drop: float = 0.0
     """Probability that an answer is lost."""
 
+    _drawn: dict[int, nx.Graph[int]] = field(default_factory=dict, repr=False, compare=False)
+    _traced: dict[tuple[PeerId, int], bool] = field(default_factory=dict, repr=False, compare=False)
+
     def __post_init__(self) -> None:
+        if self.trace:
+            self._traced.update(read_trace(self.trace, self.names))
         self.neighbours(0)
 
     def graph(self, round: int) -> nx.Graph[int]:
+        """The graph of a round; only the newest is kept."""
         era = round // self.redraw if self.redraw else 0
-        return _draw(self.topology, self.names, self.seed, era)
+        if era not in self._drawn:
+            self._drawn.clear()
+            self._drawn[era] = self.topology.draw(self.names, rng(self.seed, "topology", era))
+        return self._drawn[era]
 
     def is_online(self, round: int) -> dict[PeerId, bool]:
         if self.trace:
-            trace = read_trace(self.trace, self.names)
-            return {name: trace.get((name, round), True) for name in self.names}
+            return {name: self._traced.get((name, round), True) for name in self.names}
         draws = rng(self.seed, "online", round).random(len(self.names))
         return {name: bool(draw < self.online) for name, draw in zip(self.names, draws, strict=True)}
 
@@ -222,11 +228,6 @@ class Network:
     def delivered(self, round: int, asker: PeerId, peer: PeerId, fact: str) -> bool:
         """Whether this answer arrives."""
         return self.drop == 0 or bool(rng(self.seed, "drop", round, asker, peer, fact).random() >= self.drop)
-
-
-@lru_cache(maxsize=4)
-def _draw(topology: Topology, names: tuple[PeerId, ...], seed: int, era: int) -> nx.Graph[int]:
-    return topology.draw(names, rng(seed, "topology", era))
 
 
 def peer_names(count: int) -> tuple[PeerId, ...]:

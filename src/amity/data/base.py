@@ -56,7 +56,7 @@ class Source(Protocol):
     def load(self) -> Dataset: ...
 
 
-datasets: Registry[Source] = Registry("dataset")
+datasets: Registry[Source] = Registry("dataset", "load")
 
 
 def build(

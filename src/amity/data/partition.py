@@ -55,7 +55,7 @@ class Partition(Protocol):
     def deal(self, pool: Pool, peers: int, draw: np.random.Generator) -> list[Index]: ...
 
 
-partitions: Registry[Partition] = Registry("partition")
+partitions: Registry[Partition] = Registry("partition", "deal")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +107,9 @@ class _Deck:
 
 def _deal_classes(pool: Pool, holds: list[Index], count: int, where: str, draw: np.random.Generator) -> list[Index]:
     """Peer i gets `count` examples in equal parts from the classes holds[i]."""
+    widest = max(map(len, holds))
+    if count < widest:
+        raise DataError(f"{where}: {count} samples cannot hold {widest} classes; use partition.samples>={widest}")
     decks, sizes = {}, np.bincount(pool.labels, minlength=pool.classes)
     for label in range(pool.classes):
         decks[label] = _Deck(pool.of_class(label, draw), draw)

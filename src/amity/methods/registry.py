@@ -3,4 +3,4 @@
 from amity.core import Method
 from amity.registry import Registry
 
-methods: Registry[Method] = Registry("method")
+methods: Registry[Method] = Registry("method", "init", "train", "share", "absorb", "model")

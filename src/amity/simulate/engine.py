@@ -6,7 +6,9 @@ in sorted order of their names everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,13 +18,12 @@ import torch
 from amity.config import Config
 from amity.core import START, Answers, Ask, Decision, PeerId, Reference, Row, Share, View, drive
 from amity.data import Dataset, split
-from amity.errors import ConfigError
-from amity.facts import REPLY_BYTES, Labels, Offer, transfer
+from amity.errors import AmityError, ConfigError, RunDirError, StrategyError, brief
+from amity.facts import REPLY_BYTES, Fact, Labels, Ledger, Offer, transfer
 from amity.layout import layout_of
 from amity.learn import Learner, Recipe
 from amity.metrics import (
     choice_quality,
-    consensus_distance,
     gradient_metrics,
     overlap_matrix,
     taken_from,
@@ -112,6 +113,14 @@ class Simulation:
             self.peers = {name: Peer(name, self.data[name], self.world) for name in self.names}
         self.overlap = overlap_matrix({name: peer.data.labels for name, peer in self.peers.items()})
         self.next_round = 0
+        self.on_part: Callable[[int, float], None] | None = None
+        self._told = time.monotonic()
+
+    def _tell(self, t: int, share: float) -> None:
+        """Say how far the round is, at most once a second."""
+        if self.on_part is not None and time.monotonic() - self._told > 1:
+            self._told = time.monotonic()
+            self.on_part(t, share)
 
     # -- one round -------------------------------------------------------------------------------------------------
 
@@ -121,13 +130,16 @@ class Simulation:
             return self._round(self.next_round)
 
     def _round(self, t: int) -> Report:
-        ignores = isinstance(self.strategy, Reference) and self.strategy.ignores_graph
-        near = self.network.neighbours(t, everyone=ignores)
-        for name, peer in self.peers.items():
+        near = self.network.neighbours(t, everyone=self._central)
+        for done, (name, peer) in enumerate(self.peers.items()):
+            self._tell(t, 0.4 * done / len(self.names))
             peer.begin(t, len(near[name]), self.strategy.card)
             peer.train()
             peer.publish()
-        decided = {name: self._decide(name, t, near[name]) for name in self.names}
+        decided = {}
+        for done, name in enumerate(self.names):
+            self._tell(t, 0.4 + 0.3 * done / len(self.names))
+            decided[name] = self._decide(name, t, near[name])
         last = t + 1 == self.config.rounds
         measured = t % self.config.eval.every == 0 or last
         after_training = {n: p.world.learner.score(p.trained, p.data.test) for n, p in self.peers.items() if measured}
@@ -136,7 +148,8 @@ class Simulation:
         self.next_round = t + 1
         rows = {name: decision.row for name, (decision, _) in decided.items()}
         records = {}
-        for name in self.names:
+        for done, name in enumerate(self.names):
+            self._tell(t, 0.7 + 0.3 * done / len(self.names))
             records[name] = self._record(name, t, len(near[name]), decided[name][0])
             if measured:
                 records[name] |= self._scores(self.peers[name], after_training[name].accuracy)
@@ -144,7 +157,7 @@ class Simulation:
         network = {"round": t, **choice_quality(self.names, self.overlap, self.config.eval.friend, rows, scores, near)}
         every = self.config.eval.gradients_every
         if every and (t % every == 0 or last):
-            network |= self._theory(rows)
+            network |= self._theory(rows, near)
         if measured:
             network["accuracy"] = sum(r["accuracy"] for r in records.values()) / len(records)
         return Report(t, records, rows, network)
@@ -164,10 +177,36 @@ class Simulation:
             me.memory,
         )
         desk = _Desk(self, me, near)
-        decision = drive(self.strategy.decide(view, {name: 1.0}), desk.answer)
+        decision = self._driven(view, desk)
         check_row(decision.row, name, desk.arrived)
+        if self._central:
+            self._book_server(me, decision.row)
         models = desk.arrived | {name: me.share, START: me.share_start}
         return decision, mix(decision.row, models)
+
+    @property
+    def _central(self) -> bool:
+        return isinstance(self.strategy, Reference) and self.strategy.ignores_graph
+
+    def _book_server(self, me: Peer, row: Row) -> None:
+        """With a server, a peer receives one model, and sends one if it is in the average."""
+        me.ledger.model_in += me.share.nbytes
+        me.ledger.model_out += me.share.nbytes if me.name in row else 0
+
+    def _driven(self, view: View, desk: _Desk) -> Decision:
+        """One decision in plain numbers; whatever a strategy does wrong is said of it, its peer and its round."""
+        where = f"strategy {self.config.strategy.label}, {view.me}, round {view.round}"
+        try:
+            decision = drive(self.strategy.decide(view, {view.me: 1.0}), desk.answer)
+            row = {str(j): float(weight) for j, weight in decision.row.items()}
+            notes = {str(key): float(value) for key, value in decision.notes.items()}
+            if view.round < 2 and json.loads(json.dumps(decision.memory)) != decision.memory:
+                raise TypeError("memory must be plain JSON data: dicts with text keys, lists, numbers, text")
+            return Decision(row, decision.memory, notes, decision.scores)
+        except AmityError:
+            raise
+        except (Exception, SystemExit) as error:  # a strategy may be anybody's code
+            raise StrategyError(f"{where}: {brief(error)}") from error
 
     # -- measuring -------------------------------------------------------------------------------------------------
 
@@ -175,13 +214,13 @@ class Simulation:
         peer = self.peers[name]
         taken = taken_from(decision.row, name)
         return {
+            **decision.notes,
             "round": t,
             "peer": name,
             "available": available,
             "taken": len(taken),
             "self_weight": decision.row.get(name, 0.0),
             "train_loss": peer.stats.loss,
-            **decision.notes,
             **peer.ledger.as_dict(),
         }
 
@@ -201,12 +240,19 @@ class Simulation:
             out["accuracy_validation"] = learner.score(model, peer.data.validation).accuracy
         return out
 
-    def _theory(self, rows: Mapping[PeerId, Row]) -> dict[str, float]:
-        learner = self.world.learner
-        theta_MP = torch.stack([peer.start for peer in self.peers.values()])
-        mean = theta_MP.mean(0)
-        gradients_MP = torch.stack([learner.gradient(mean, peer.data.train)[0] for peer in self.peers.values()])
-        return gradient_metrics(self.names, gradients_MP, rows) | {"consensus": consensus_distance(theta_MP)}
+    def _theory(self, rows: Mapping[PeerId, Row], near: Mapping[PeerId, tuple[PeerId, ...]]) -> dict[str, float]:
+        """The theorem's quantities, of the part of the model that is shared."""
+        learner, peers = self.world.learner, list(self.peers.values())
+        shared = peers[0].share.mask
+        mean = torch.zeros_like(peers[0].start)
+        for peer in peers:
+            mean.add_(peer.start, alpha=1 / len(peers))
+        apart = [(peer.start - mean) if shared is None else (peer.start - mean)[shared] for peer in peers]
+        gradients_MP = torch.stack([learner.gradient(mean, peer.data.train)[0] for peer in peers])
+        if shared is not None:
+            gradients_MP = gradients_MP[:, shared]
+        consensus = sum(float(part.square().sum()) for part in apart) / len(peers)
+        return gradient_metrics(tuple(self.peers), gradients_MP, rows, near) | {"consensus": consensus}
 
     # -- checkpoints -----------------------------------------------------------------------------------------------
 
@@ -217,6 +263,9 @@ class Simulation:
 
     def restore(self, round: int, tensors: Mapping[str, torch.Tensor], memories: Mapping[str, Any]) -> None:
         """Go on as if the rounds before `round` had been run here."""
+        missing = [name for name in self.names if f"{name}/start" not in tensors or name not in memories]
+        if missing:
+            raise RunDirError(f"the checkpoint of round {round} knows nothing of {missing[0]}; it is not of this run")
         for name, peer in self.peers.items():
             prefix, device = f"{name}/", self.config.device
             peer.resume(
@@ -234,27 +283,42 @@ class _Desk:
         self.simulation, self.me, self.near = simulation, me, frozenset(near)
         self.arrived: dict[PeerId, Share] = {}
         self._cards: set[PeerId] = set()
+        self._sent: set[PeerId] = set()
 
     def answer(self, ask: Ask) -> Answers:
         me, network = self.me, self.simulation.network
+        if not (isinstance(ask, Ask) and isinstance(ask.fact, Fact)):
+            raise TypeError(f"a plan must yield Ask(fact, peers), got {ask!r}")
         fact = ask.fact
         if fact.reference and not isinstance(self.simulation.strategy, Reference):
             raise TypeError(f"{type(fact).__name__}() is for references only; mix amity.core.Reference into the strategy")
         offers: dict[PeerId, Offer] = {}
         for j in sorted(set(ask.peers)):
-            reached = j in self.near and network.delivered(me.round, me.name, j, type(fact).__name__)
-            if reached or j == me.name:
-                offers[j] = self._fetch(ask, j)
+            if j == me.name or (j in self.near and network.delivered(me.round, me.name, j, type(fact).__name__)):
+                offers[j] = self._fetch(fact, j)
+            elif j in self.near:
+                self._lose(fact, self.simulation.peers[j])
         return fact.read(me, offers)
 
-    def _fetch(self, ask: Ask, j: PeerId) -> Offer:
+    def _lose(self, fact: Fact, other: Peer) -> None:
+        """A lost answer costs its sender (and a lost model its owner) what it would have cost."""
+        nowhere = Ledger()
+        if fact.sends:
+            transfer("model", self.me.share_start.nbytes, self.me.ledger, nowhere)
+        elif "model" in fact.moves and other.name not in self.arrived:
+            transfer("model", other.share.nbytes, other.ledger, nowhere)
+        elif "card" in fact.moves and other.card is not None and other.name not in self._cards:
+            transfer("card", other.card.nbytes, other.ledger, nowhere)
+
+    def _fetch(self, fact: Fact, j: PeerId) -> Offer:
         """Bring what the fact moves from j to me, and book it; what is here already does not move again."""
-        fact, me, other = ask.fact, self.me, self.simulation.peers[j]
+        me, other = self.me, self.simulation.peers[j]
         if fact.sends:
             guest = me.share_start
             offer = fact.serve(other, guest, me.name)
-            if j != me.name:
+            if j != me.name and j not in self._sent:
                 transfer("model", guest.nbytes, me.ledger, other.ledger)
+                self._sent.add(j)
         else:
             offer = Offer(
                 len(other.data.train),
@@ -275,5 +339,6 @@ class _Desk:
         if offer.losses is not None:
             transfer("reply", REPLY_BYTES, *books)
         if offer.share is not None and (fresh or j not in self.arrived):
-            transfer("model", offer.share.nbytes, *books)
+            if not self.simulation._central:
+                transfer("model", offer.share.nbytes, *books)
             self.arrived[j] = offer.share

@@ -12,6 +12,7 @@ from amity.core import Answers, Ask, Decision, PeerId, Plan, Row, View, spread
 from amity.facts import Loss, Losses, Probe, Pull, Reading, Reported, Similarity, Visit
 from amity.proxy import CardSpec, ProxyName
 from amity.strategies import confidence
+from amity.strategies.base import sample, ties
 from amity.strategies.registry import strategies
 
 PAPER: dict[str, Any] = {}
@@ -23,8 +24,10 @@ LITERAL: dict[str, Any] = {
     "reprobe": "coreset",
     "include_self": False,
     "protocol": "visit",
+    "sketch": 0,
 }
 TUNED: dict[str, Any] = {
+    "sketch": 256,
     "upsilon": "auto",
     "average": 0.8,
     "reprobe": "all",
@@ -42,13 +45,16 @@ class Notebook:
     s: dict[PeerId, float]
     loss: dict[PeerId, float]
     taken: list[PeerId]
+    probed: int | None = None
+    """The round in which everyone was probed last."""
 
     @classmethod
     def read(cls, view: View) -> Notebook:
-        """From memory; neighbours never seen before start with p = 1/n."""
+        """From memory; at first p = 1/n, and who joins later starts with the mean p of those known."""
         memory = view.memory or {"p": {}, "s": {}, "loss": {}, "taken": []}
-        fresh = {j: 1 / len(view.neighbours) for j in view.neighbours}
-        return cls(fresh | memory["p"], memory["s"], memory["loss"], memory["taken"])
+        known = memory["p"]
+        start = sum(known.values()) / len(known) if known else 1 / max(len(view.neighbours), 1)
+        return cls(**{**memory, "p": dict.fromkeys(view.neighbours, start) | known})
 
     def write(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -93,7 +99,8 @@ class Afind:
     - `protocol` "visit" is Algorithm 1 to the letter: each chosen neighbour trains a copy of my model. Default
       "exchange": each trains its own once, others pull the result.
     - F_j is j's loss on j's data as printed (`loss_side`="neighbour"); "requester" is F_i(ŵ_j), j's model on my data.
-      With it, `smoothing`="round" takes my own loss at the round's start as the loss before.
+      With it, `smoothing`="round" takes my own loss at the round's start as the loss before, the same for all, so
+      that γ only turns the temperature into T/(1 − γ).
     - `smoothing` "round" is the equation, "across" the prose: F̃^t = (1 − γ)·F^t + γ·F̃^{t−1}.
     - `include_self`: whether i stands in its own average. `average`: s̄ ← a·s̄ + (1 − a)·s over rounds, 0 forgets.
     - `ablation`: the rows of Table 2.
@@ -103,7 +110,7 @@ class Afind:
     """
 
     proxy: ProxyName = "grad"
-    sketch: Annotated[int, Field(ge=0)] = 256
+    sketch: Annotated[int, Field(ge=0)] = 1024
     average: Annotated[float, Field(ge=0, lt=1)] = 0.0
     upsilon: Annotated[float, Field(gt=0)] | Literal["auto"] = 0.1
     threshold: confidence.Threshold = "normalised"
@@ -123,35 +130,46 @@ class Afind:
     protocol: Literal["exchange", "visit"] = "exchange"
     ablation: Literal["i", "i+ii", "i+ii+iii"] = "i+ii+iii"
 
+    def __post_init__(self) -> None:
+        if self.protocol == "visit" and self.proxy not in ("grad", "grad_asker"):
+            raise ValueError(f"protocol=visit knows neighbours by proxy=grad only, got proxy={self.proxy}")
+        if self.proxy == "feature_mean_centered" and self.reprobe != "all":
+            raise ValueError("proxy=feature_mean_centered needs the cards of everyone: use reprobe=all")
+
     @property
     def card(self) -> CardSpec:
-        return CardSpec("grad" if self.protocol == "visit" else self.proxy, self.sketch)
+        return CardSpec(self.proxy, self.sketch)
 
     @property
     def _threshold(self) -> confidence.Threshold:
         return self.threshold if "ii" in self.ablation.split("+") else "fixed_k"
 
     def pulls(self, neighbours: int) -> float:
-        return min(self.k, neighbours) if self._threshold == "fixed_k" else neighbours / 3
+        taken = min(self.k, neighbours) if self._threshold == "fixed_k" else neighbours / 3
+        return 2 * taken if self.protocol == "visit" else taken
 
     # -- the plan --------------------------------------------------------------------------------------------------
 
     def decide(self, view: View, row: Row) -> Plan:
         book = Notebook.read(view)
-        if self.reprobe == "all":
-            book = self._learn(view, book, (yield from self._look(view.neighbours)))
-        choice = self._choose(view, book)
         readings: dict[PeerId, Reading] = {}
+        if self.reprobe == "all":
+            readings = yield from self._look(view.neighbours)
+            book = self._learn(view, book, readings)
+        choice = self._choose(view, book)
         if self.protocol == "visit":
-            readings |= yield Ask(Visit(), choice.peers)
-            arrived = tuple(sorted(readings))
+            visits: dict[PeerId, Reading] = dict((yield Ask(Visit(), choice.peers)))
+            arrived, readings = tuple(sorted(visits)), readings | visits
         else:
             arrived = tuple(sorted((yield Ask(Pull(), choice.peers))))
         if self.reprobe != "all":
-            due = self.reprobe == "every" and view.round % self.reprobe_every == 0
+            last = book.probed
+            due = self.reprobe == "every" and (last is None or view.round - last >= self.reprobe_every)
             unseen = tuple(j for j in (view.neighbours if due else arrived) if j not in readings)
             readings |= yield from self._look(unseen)
             book = self._learn(view, book, readings)
+            if due and view.neighbours:
+                book = replace(book, probed=view.round)
         row, book = yield from self._weigh(view, replace(book, taken=list(arrived) or book.taken), arrived, readings)
         return Decision(row, book.write(), self._notes(view, book, choice), self._known(view, book))
 
@@ -175,24 +193,26 @@ class Afind:
 
     def _choose(self, view: View, book: Notebook) -> Choice:
         """(ii): C_i, everyone in reach while nothing is known."""
+        lot = ties(view)
         if not self._known(view, book):
-            return Choice(self._bounded(view.neighbours, dict.fromkeys(view.neighbours, 1.0)))
+            everyone = sample(view.neighbours, self.k, view.rng) if self._threshold == "fixed_k" else view.neighbours
+            return Choice(self._bounded(everyone, dict.fromkeys(view.neighbours, 1.0), lot))
         p = confidence.over(book.p, view.neighbours)
         coreset = tuple(j for j in view.neighbours if j in book.taken)
         domain = coreset if self.entropy_over == "coreset" and coreset else view.neighbours
         s = {j: book.s.get(j, 0.0) for j in domain}
         if self._threshold == "fixed_k":
-            peers = tuple(sorted(p, key=lambda j: (-p[j], j))[: self.k])
+            peers = tuple(sorted(p, key=lambda j: (-p[j], lot[j]))[: self.k])
             theta, effective = min((p[j] for j in peers), default=0.0), float(len(peers))
         else:
             theta, effective = confidence.theta_of(s, p, self.tau, self._threshold)
             peers = confidence.admitted(p, theta)
         similar = tuple(j for j in peers if book.s.get(j, 0.0) >= self.min_similarity)
-        return Choice(self._bounded(similar, p), theta, effective)
+        return Choice(self._bounded(similar, p, lot), theta, effective)
 
-    def _bounded(self, peers: tuple[PeerId, ...], p: dict[PeerId, float]) -> tuple[PeerId, ...]:
-        """At least `min_neighbours` and at most `max_neighbours` (0: any number), by p."""
-        ranked = sorted(p, key=lambda j: (-p[j], j))
+    def _bounded(self, peers: tuple[PeerId, ...], p: dict[PeerId, float], lot: dict[PeerId, int]) -> tuple[PeerId, ...]:
+        """At least `min_neighbours` and at most `max_neighbours` (0: any number), by p, ties by lot."""
+        ranked = sorted(p, key=lambda j: (-p[j], lot[j]))
         if len(peers) < self.min_neighbours:
             peers = tuple(ranked[: self.min_neighbours])
         if self.max_neighbours and len(peers) > self.max_neighbours:

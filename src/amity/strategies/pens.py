@@ -10,7 +10,7 @@ from pydantic import Field
 
 from amity.core import Ask, Decision, PeerId, Plan, Row, View, spread
 from amity.facts import Loss, Pull
-from amity.strategies.base import Cardless, sample
+from amity.strategies.base import Cardless, finite, sample
 from amity.strategies.registry import strategies
 
 
@@ -47,7 +47,7 @@ class Pens(Cardless):
         return Decision(spread((view.me, *arrived)), view.memory, {"friends": len(friends)}, scores)
 
     def _explore(self, view: View) -> Plan:
-        losses = yield Ask(Loss(), sample(view.neighbours, self.sampled, view.rng))
+        losses = finite((yield Ask(Loss(), sample(view.neighbours, self.sampled, view.rng))))
         best = sorted(losses, key=lambda j: (losses[j], j))[: self.top]
         selected: dict[PeerId, int] = dict(view.memory.get("selected", {}))
         expected: dict[PeerId, float] = dict(view.memory.get("expected", {}))
