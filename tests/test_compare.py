@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from amity.compare import parse_spec, read_comparison
 from amity.errors import ConfigError, Failure, RunDirError
 from amity.export import export, predict
 from amity.report import write_report
+from amity.strategies.afind import Afind
+from amity.strategies.gossip import Gossip
 from amity.sweep import plan
 from tests.conftest import tiny
 from tests.test_runs import contents
@@ -109,7 +112,44 @@ def test_a_strategy_that_fails_does_not_take_the_others_down(repository: Path) -
 
 
 def test_an_unfinished_comparison_can_be_read(comparison: amity.Comparison) -> None:
-    assert list(read_comparison(comparison.path).results) == SPECS
+    shutil.copytree(comparison.path, "half")
+    shutil.rmtree("half/local/seed-1")
+    torn = Path("half/oracle/seed-0/rounds.jsonl")
+    torn.write_bytes(torn.read_bytes()[:-30])
+    read = read_comparison(Path("half"))
+    assert {label: len(runs) for label, runs in read.results.items()} == dict.fromkeys(SPECS, 2) | {"local": 1, "oracle": 1}
+    assert write_report(Path("half")).exists()
+
+
+def test_other_strategies_join_a_comparison_and_other_configs_and_foreign_folders_are_refused() -> None:
+    amity.compare(["local"], [0], tiny(), "c")
+    amity.compare(["gossip"], [0], tiny(), "c")
+    assert list(read_comparison(Path("c")).results) == ["local", "gossip"]
+    before = (Path("c") / "comparison.json").read_bytes()
+    with pytest.raises(RunDirError, match="holds a run of another config"):
+        amity.compare(["pens", "local"], [0], tiny(peers=3), "c")
+    assert (Path("c") / "comparison.json").read_bytes() == before
+    with pytest.raises(RunDirError, match="is not empty and holds no comparison"):
+        amity.compare(["local"], [0], tiny(), "c/local/seed-0")
+    with pytest.raises(RunDirError, match="holds a comparison, not a run; repeat its command with out=c"):
+        amity.resume("c")
+
+
+def test_instances_of_one_class_are_told_apart_and_keep_their_options() -> None:
+    result = amity.compare([Gossip(k=1), Gossip(k=2), Afind(tau=0.8)], [0], tiny(), "c")
+    assert list(result.results) == ["Gossip:k=1", "Gossip:k=2", "Afind:tau=0.8"]
+    assert [runs[0].config.strategy.label for runs in result.results.values()] == ["gossip", "gossip", "afind+:custom"]
+    assert [line.taken for line in result.lines][:2] == [1, 2]
+
+
+def test_labels_that_look_alike_or_like_markup_get_folders_of_their_own(repository: Path) -> None:
+    Path("m.py").write_text(
+        (repository / "examples/own_strategy.py").read_text().replace("k: int = 3", "k: int = 3\n    s: str = ''")
+    )
+    specs = ["m.py:Nearest:s=a/b", "m.py:Nearest:s=a?b", "m.py:Nearest:s=[/red]"]
+    result = amity.compare(specs, [0], tiny(), "c")
+    assert not result.errors
+    assert len({runs[0].path for runs in result.results.values()}) == 3
 
 
 @pytest.mark.parametrize(
@@ -186,12 +226,20 @@ def test_bad_input_to_export_and_predict_is_refused(comparison: amity.Comparison
     np.save("nan.npy", np.full((2, 8, 8), np.nan))
     np.save("objects.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     Path("text.npy").write_text("no array")
+    np.save("none.npy", np.zeros((0, 8, 8)))
+    np.save("complex.npy", np.zeros((2, 8, 8), complex))
+    np.savez("words.npz", x=np.zeros((2, 8, 8)), y=np.array(["a", "b"]))
+    Path("torn.npz").write_bytes(Path("words.npz").read_bytes()[:-30])
     for examples, message in (
         ("wide.npy", r"examples have shape \(9, 9\), the model expects \(1, 8, 8\)"),
         ("nan.npy", "example 0 has NaN or Inf"),
         ("objects.npy", "expected a .npy array"),
         ("text.npy", "expected a .npy array"),
-        ("absent.npy", "expected a .npy array"),
+        ("absent.npy", "No such file"),
+        ("none.npy", "expected examples as numbers, got float64 of shape"),
+        ("complex.npy", "expected examples as numbers, got complex128"),
+        ("words.npz", "y must be 2 whole numbers, got <U1"),
+        ("torn.npz", "expected a .npy array"),
     ):
         with pytest.raises(amity.AmityError, match=message):
             predict(model, Path(examples))

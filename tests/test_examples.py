@@ -31,7 +31,7 @@ def run_example(repository: Path, name: str, *words: str) -> str:
 def test_an_own_strategy_of_under_30_lines_takes_part_in_compare(repository: Path) -> None:
     assert len((repository / "examples" / "own_strategy.py").read_text().splitlines()) < 30
     out = run_example(repository, "own_strategy.py")
-    assert [line.split()[0] for line in out.splitlines()] == ["local", "gossip", "Nearest"]
+    assert [line.split()[0] for line in out.splitlines()] == ["local", "gossip", "Nearest:k=2"]
 
 
 def test_quickstart_prints_rows_that_sum_to_one(repository: Path) -> None:

@@ -18,10 +18,10 @@ import torch
 
 import amity
 from amity.config import Config
-from amity.errors import ConfigError, RunDirError, StorageError
+from amity.errors import ConfigError, Failure, RunDirError, StorageError
 from amity.run import restored
 from amity.simulate.engine import Simulation
-from amity.store import LINES, RunDir, read_lines
+from amity.store import LINES, RunDir, config_digest, read_lines
 from tests.conftest import simulate, tiny
 
 FILES = [*LINES, "config.toml"]
@@ -184,6 +184,98 @@ def test_a_directory_with_something_else_in_it_is_refused(config: Config) -> Non
     with pytest.raises(RunDirError, match="is not empty and holds no run"):
         amity.run(config, "mine")
     assert Path("mine/thesis.txt").read_text() == "years of work"
+
+
+def test_a_config_that_was_changed_is_refused_and_nothing_is_lost(whole: Path) -> None:
+    before = contents(whole)
+    text = (whole / "config.toml").read_text()
+    (whole / "config.toml").write_text(text.replace("momentum = 0.9", "momentum = 0.8"))
+    with pytest.raises(RunDirError, match=r"config.toml is not the one that this run was made with; put it back"):
+        amity.resume(whole)
+    (whole / "config.toml").write_text(text)
+    amity.resume(whole)
+    assert contents(whole) == before
+
+
+def test_a_run_of_an_older_version_with_fewer_options_is_taken_up(config: Config, whole: Path) -> None:
+    path = interrupted(config, "old", 4)
+    for file in ("config.toml", *(f"checkpoint/{p.name}" for p in (path / "checkpoint").glob("*.json"))):
+        text = (path / file).read_text()
+        if file == "config.toml":
+            old = config_digest(path)
+            (path / file).write_text(text.replace('augment = "none"\n', ""))
+        else:
+            (path / file).write_text(text.replace(old, config_digest(path)))
+    began = len(read_lines(path / "timings.jsonl"))
+    amity.resume(path)
+    assert len(read_lines(path / "timings.jsonl")) == began + 5  # from the checkpoint of round 3, not from the start
+    assert (path / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
+
+
+def test_a_directory_that_was_only_half_created_can_be_used(config: Config, whole: Path) -> None:
+    Path("half/checkpoint").mkdir(parents=True)
+    Path("half/.lock").touch()
+    Path("half/config.toml.77.tmp").write_text("peers =")
+    amity.run(config, "half")
+    assert contents(Path("half")) == contents(whole)
+
+
+def test_a_removed_checkpoint_folder_is_made_again(config: Config, whole: Path) -> None:
+    path = interrupted(config, "broken", 7)
+    shutil.rmtree(path / "checkpoint")
+    amity.resume(path)
+    assert contents(path) == contents(whole)
+
+
+STRATEGY = """
+from dataclasses import dataclass
+import sys
+import amity
+from amity.facts import Pull
+from amity.strategies.base import Cardless
+
+@dataclass(frozen=True)
+class Mine(Cardless):
+    note: float | None = None
+
+    def decide(self, view, row):
+        yield from ()
+        %s
+"""
+BODIES = {
+    "raise ValueError('boom')": "ValueError: boom",
+    "return 1 / 0": "ZeroDivisionError: division by zero",
+    "sys.exit(0)": "SystemExit: 0",
+    "return {view.me: 1.0}": "a plan must return a Decision, got dict",
+    "yield 5": "a plan must yield Ask(fact, peers), got 5",
+    "return amity.Decision(None)": "AttributeError",
+    "return amity.Decision({view.me: 'all'})": "ValueError: could not convert string to float: 'all'",
+    "return amity.Decision({view.me: 1.0}, {'a': {1, 2}})": "Object of type set is not JSON serializable",
+    "return amity.Decision({view.me: 1.0}, {'a': (1, 2)})": "memory must be plain JSON data",
+    "return amity.Decision({view.me: 1.0}, {}, {'n': object()})": "TypeError",
+    "return amity.Decision({view.me: 0.5})": "weights sum to 0.5; they must sum to 1",
+    "return amity.Decision({'stranger': 1.0})": "puts weight on stranger, whose model never arrived",
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_a_strategy_that_misbehaves_is_named_with_its_peer_and_round(body: str) -> None:
+    Path("mine.py").write_text(STRATEGY % body)
+    with pytest.raises(Failure) as caught:
+        amity.run(tiny(strategy="mine.py:Mine"), "r")
+    assert BODIES[body] in str(caught.value)
+    assert "peer-00" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    result = amity.compare(["local", "mine.py:Mine"], [0], tiny(), "c")
+    assert [line.label for line in result.lines] == ["local"]
+    assert BODIES[body] in result.errors["Mine seed 0"]
+
+
+def test_weights_may_be_any_kind_of_number_and_notes_do_not_overwrite_records() -> None:
+    body = "import numpy as np; return amity.Decision({view.me: np.float32(1)}, {}, {'round': -5.0, 'mine': np.float64(2)})"
+    Path("mine.py").write_text(STRATEGY % body)
+    record = amity.run(tiny(strategy="mine.py:Mine"), "r").metrics[-1]
+    assert (record["round"], record["mine"]) == (2, 2.0)
 
 
 def test_two_processes_cannot_run_one_directory(config: Config, whole: Path) -> None:

@@ -281,10 +281,85 @@ def test_two_groups_find_each_other(spec: str) -> None:
         assert reports[-1]["auc"] > 0.8
 
 
-def test_literal_takes_everyone_or_no_one_on_dissimilar_peers() -> None:
+def test_as_printed_the_first_round_visits_everyone_with_the_whole_proxy() -> None:
     simulation = simulate(tiny(strategy={"name": "afind+", "preset": "literal"}, peers=8))
-    taken = [simulation.round().network["taken"] for _ in range(3)]
-    assert taken[0] == 7
+    report = simulation.round()
+    layer = simulation.world.learner.layout.proxy
+    for name, record in report.peers.items():
+        assert record["taken"] == 7
+        assert record["card_in"] == 7 * (4 * (layer.stop - layer.start) + 16)
+        assert name not in report.rows[name]
+
+
+def test_a_neighbour_that_diverged_is_never_preferred_used_or_remembered() -> None:
+    losses = {"a": 1.0, "b": float("nan"), "c": 2.0, "d": 1.0}
+    assert decide(Pens(sampled=3, top=1), Town(Loss=losses)).row.keys() == {"a", "d"}
+    federico = decide(Federico(k=3), Town(Loss=losses))
+    assert federico.row.keys() == {"a", "c", "d"}
+    assert "b" not in federico.memory["loss"]
+    assert decide(Federico(k=3), Town(Loss=dict.fromkeys("abcd", float("inf")))).row == {"a": 1.0}
+
+
+def test_ties_are_broken_by_lot_not_by_name() -> None:
+    same = {"Similarity": dict.fromkeys("bcd", 0.5), "Loss": dict.fromkeys("abcd", 1.0)}
+    first, second = set(), set()
+    for t in range(30):
+        town = Town(**EVERYONE_HERE, **same)
+        decide(Federico(k=1, eps=0.0), town, round=t)
+        first |= set(town.peers(Loss))
+        row = decide(
+            Afind(reprobe="all", loss_side="requester", max_neighbours=1), Town(**EVERYONE_HERE, **same), round=t
+        ).row
+        second |= row.keys() - {"a"}
+    assert len(first) == 3
+    assert second == {"b", "c", "d"}
+
+
+def test_without_the_threshold_k_are_taken_from_the_first_round_on() -> None:
+    town = Town(**EVERYONE_HERE, Similarity=dict.fromkeys("bcd", 0.5))
+    decide(Afind(ablation="i", k=2), town)
+    assert [len(peers) for peers in town.peers(Pull)] == [2]
+
+
+def test_a_peer_that_missed_the_probe_makes_up_for_it() -> None:
+    strategy = Afind(reprobe_every=5)
+    town = Town(**EVERYONE_HERE, Similarity=dict.fromkeys("bcd", 0.5), Reported=dict.fromkeys("abcd", Losses(1, 1)))
+    memory = decide(strategy, town).memory
+    memory = decide(strategy, town, memory, round=5, neighbours=()).memory
+    assert memory["probed"] == 0
+    assert decide(strategy, town, memory, round=6).memory["probed"] == 6
+
+
+def test_a_newcomer_starts_with_the_mean_probability_of_those_known() -> None:
+    town = Town(**EVERYONE_HERE, Similarity={"b": 0.9, "c": 0.1}, Loss=dict.fromkeys("abcd", 1.0))
+    strategy = Afind(reprobe="all", loss_side="requester")
+    memory = decide(strategy, town, neighbours=("b", "c")).memory
+    quiet = Town(**EVERYONE_HERE, Loss=dict.fromkeys("abcd", 1.0))
+    assert decide(strategy, quiet, memory, round=1).memory["p"]["d"] == pytest.approx(0.5)
+
+
+def test_fedavg_moves_what_a_server_would_move() -> None:
+    simulation = simulate(tiny(strategy={"name": "fedavg", "fraction": 0.34}))
+    report = simulation.round()
+    size = 4 * simulation.world.learner.layout.size
+    assert {record["model_in"] for record in report.peers.values()} == {size}
+    assert sum(record["model_out"] for record in report.peers.values()) == 2 * size
+
+
+def test_a_lost_answer_still_costs_its_sender() -> None:
+    simulation = simulate(tiny(strategy={"name": "gossip"}, topology={"drop": 1.0}))
+    report = simulation.round()
+    size = 4 * simulation.world.learner.layout.size
+    for record in report.peers.values():
+        assert (record["model_in"], record["model_out"]) == (0, 5 * size)
+
+
+def test_probing_everyone_and_visiting_some_sends_my_model_only_once() -> None:
+    simulation = simulate(tiny(strategy={"name": "afind+", "protocol": "visit", "tau": 1e-6}))
+    report = simulation.round()
+    size = 4 * simulation.world.learner.layout.size
+    for record in report.peers.values():
+        assert record["model_out"] == 10 * size  # mine to five neighbours, and five trained guests back
 
 
 def test_start_is_a_model_that_may_stand_in_a_row() -> None:

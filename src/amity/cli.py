@@ -74,7 +74,10 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without our letters is no reason to stop
     try:
-        raise SystemExit(app(standalone_mode=False) or 0)
+        code = app(standalone_mode=False) or 0
+        if code == 130:  # typer turns Ctrl-C into an exit code
+            _complain(INTERRUPTED)
+        raise SystemExit(code)
     except Exception as error:
         if debug:
             traceback.print_exc()
@@ -226,7 +229,10 @@ def sweep(words: Words = None) -> None:
     result = Sweep(comparison, tries, "validation" if base.partition.thing.validation else "test")
     for name, a_try in result.best.items():
         out_console.print(
-            f"best of {name} ({len(tries) // len(names)} tries, by {result.chosen_on} accuracy): {a_try.label}"
+            f"best of {name} ({len(tries) // len(names)} tries, by {result.chosen_on} accuracy, "
+            f"{100 * result.score(a_try):.1f} %): {a_try.label}",
+            markup=False,
+            soft_wrap=True,
         )
     if result.chosen_on == "test":
         out_console.print("chosen on the test set, which flatters; set partition.validation=0.2 to choose on held-out data")

@@ -132,7 +132,8 @@ def comparison_html(comparison: Comparison) -> str:
     seeds = [r.config.seed for r in next(iter(runs.values()))]
     failed = "".join(f'<p class="bad">{html.escape(k)}: {html.escape(v)}</p>' for k, v in comparison.errors.items())
     alone = comparison.alone
-    others = {label: gains(rs, alone) for label, rs in runs.items() if alone and rs is not alone}
+    paired = {label: gains(rs, alone) for label, rs in runs.items() if rs is not alone}
+    others = {label: values for label, values in paired.items() if values}
     gain = (
         section(
             "Who gains, who is harmed",
