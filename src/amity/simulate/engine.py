@@ -37,7 +37,7 @@ from amity.topology import Network, peer_names
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread inside the block: the same bits on every machine, and one core for each process that simulates."""
+    """One thread inside the block: the same bits however many cores there are, and one core for each process."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
