@@ -147,9 +147,10 @@ def test_the_personal_head_is_never_sent_and_never_moved_by_mixing() -> None:
 
 def test_a_plan_may_not_read_labels_unless_it_is_a_reference() -> None:
     from amity.facts import Labels
-    from amity.simulate.engine import _Desk
+    from amity.simulate.desk import Desk
 
     simulation = simulate(tiny(strategy={"name": "gossip"}))
-    desk = _Desk(simulation, simulation.peers["peer-00"], ("peer-01",))
+    near = ("peer-01",)
+    desk = Desk(simulation.peers["peer-00"], near, simulation.peers, simulation.network, simulation.strategy)
     with pytest.raises(TypeError, match="references only"):
         desk.answer(core.Ask(Labels(), ("peer-01",)))

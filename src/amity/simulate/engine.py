@@ -16,10 +16,9 @@ from typing import Any
 import torch
 
 from amity.config import Config
-from amity.core import START, Answers, Ask, Decision, PeerId, Reference, Row, Share, View, drive
+from amity.core import START, Decision, PeerId, Row, Share, View, drive
 from amity.data import Dataset, split
 from amity.errors import AmityError, ConfigError, RunDirError, StrategyError, brief
-from amity.facts import REPLY_BYTES, Fact, Labels, Ledger, Offer, transfer
 from amity.layout import layout_of
 from amity.learn import Learner, Recipe
 from amity.metrics import (
@@ -32,6 +31,7 @@ from amity.mixing import check_row, mix
 from amity.peer import Peer, PeerData, World
 from amity.proxy import Sketcher
 from amity.rng import rng
+from amity.simulate.desk import Desk, is_central
 from amity.topology import Network, peer_names
 
 
@@ -176,24 +176,24 @@ class Simulation:
             rng(config.seed, "common", t),
             me.memory,
         )
-        desk = _Desk(self, me, near)
+        desk = Desk(me, near, self.peers, self.network, self.strategy)
         decision = self._driven(view, desk)
         check_row(decision.row, name, desk.arrived)
-        if self._central:
+        if self._central and near:
             self._book_server(me, decision.row)
         models = desk.arrived | {name: me.share, START: me.share_start}
         return decision, mix(decision.row, models)
 
     @property
     def _central(self) -> bool:
-        return isinstance(self.strategy, Reference) and self.strategy.ignores_graph
+        return is_central(self.strategy)
 
     def _book_server(self, me: Peer, row: Row) -> None:
         """With a server, a peer receives one model, and sends one if it is in the average."""
         me.ledger.model_in += me.share.nbytes
         me.ledger.model_out += me.share.nbytes if me.name in row else 0
 
-    def _driven(self, view: View, desk: _Desk) -> Decision:
+    def _driven(self, view: View, desk: Desk) -> Decision:
         """One decision in plain numbers; whatever a strategy does wrong is said of it, its peer and its round."""
         where = f"strategy {self.config.strategy.label}, {view.me}, round {view.round}"
         try:
@@ -274,71 +274,3 @@ class Simulation:
                 memories[name],
             )
         self.next_round = round
-
-
-class _Desk:
-    """Carries one peer's asks within a round: who answers, what moves, and what has arrived."""
-
-    def __init__(self, simulation: Simulation, me: Peer, near: tuple[PeerId, ...]) -> None:
-        self.simulation, self.me, self.near = simulation, me, frozenset(near)
-        self.arrived: dict[PeerId, Share] = {}
-        self._cards: set[PeerId] = set()
-        self._sent: set[PeerId] = set()
-
-    def answer(self, ask: Ask) -> Answers:
-        me, network = self.me, self.simulation.network
-        if not (isinstance(ask, Ask) and isinstance(ask.fact, Fact)):
-            raise TypeError(f"a plan must yield Ask(fact, peers), got {ask!r}")
-        fact = ask.fact
-        if fact.reference and not isinstance(self.simulation.strategy, Reference):
-            raise TypeError(f"{type(fact).__name__}() is for references only; mix amity.core.Reference into the strategy")
-        offers: dict[PeerId, Offer] = {}
-        for j in sorted(set(ask.peers)):
-            if j == me.name or (j in self.near and network.delivered(me.round, me.name, j, type(fact).__name__)):
-                offers[j] = self._fetch(fact, j)
-            elif j in self.near:
-                self._lose(fact, self.simulation.peers[j])
-        return fact.read(me, offers)
-
-    def _lose(self, fact: Fact, other: Peer) -> None:
-        """A lost answer costs its sender (and a lost model its owner) what it would have cost."""
-        nowhere = Ledger()
-        if fact.sends:
-            transfer("model", self.me.share_start.nbytes, self.me.ledger, nowhere)
-        elif "model" in fact.moves and other.name not in self.arrived:
-            transfer("model", other.share.nbytes, other.ledger, nowhere)
-        elif "card" in fact.moves and other.card is not None and other.name not in self._cards:
-            transfer("card", other.card.nbytes, other.ledger, nowhere)
-
-    def _fetch(self, fact: Fact, j: PeerId) -> Offer:
-        """Bring what the fact moves from j to me, and book it; what is here already does not move again."""
-        me, other = self.me, self.simulation.peers[j]
-        if fact.sends:
-            guest = me.share_start
-            offer = fact.serve(other, guest, me.name)
-            if j != me.name and j not in self._sent:
-                transfer("model", guest.nbytes, me.ledger, other.ledger)
-                self._sent.add(j)
-        else:
-            offer = Offer(
-                len(other.data.train),
-                other.card if "card" in fact.moves else None,
-                self.arrived.get(j, other.share) if "model" in fact.moves else None,
-                other.losses if "reply" in fact.moves else None,
-                other.data.labels if isinstance(fact, Labels) else (),
-            )
-        if j != me.name:
-            self._book(offer, other, fresh=fact.sends)
-        return offer
-
-    def _book(self, offer: Offer, other: Peer, fresh: bool) -> None:
-        j, books = other.name, (other.ledger, self.me.ledger)
-        if offer.card is not None and (fresh or j not in self._cards):
-            transfer("card", offer.card.nbytes, *books)
-            self._cards |= {j} if not fresh else set()
-        if offer.losses is not None:
-            transfer("reply", REPLY_BYTES, *books)
-        if offer.share is not None and (fresh or j not in self.arrived):
-            if not self.simulation._central:
-                transfer("model", offer.share.nbytes, *books)
-            self.arrived[j] = offer.share
