@@ -58,9 +58,9 @@ def test_the_papers_toy_runs_on_fashionmnist(repository: Path) -> None:
         find(FASHION)
     except DataError as error:
         pytest.skip(str(error))
-    found = accuracies(run_example(repository, "toy.py", "fashionmnist", "toy.svg", "5"))
+    found = accuracies(run_example(repository, "toy.py", "fashionmnist", "toy.svg", "1"))
     assert len(found) == 4
-    assert all(25 < accuracy <= 100 for accuracy in found.values())
+    assert all(10 < accuracy <= 100 for accuracy in found.values())
 
 
 def configs(repository: Path) -> list[Path]:

@@ -94,7 +94,10 @@ SMALL: dict[str, Any] = {"peers": 3, "rounds": 2, "train.epochs": 1, "partition.
     ("name", "more"),
     [
         ("cifar10", {"partition": "dirichlet", "partition.alpha": 0.1}),
-        ("cifar100", {"partition": "pathological", "partition.classes": 5, "partition.samples": 8, "partition.test": 8}),
+        (
+            "cifar100",
+            {"partition": "pathological", "partition.classes": 5, "partition.samples": 5, "partition.test": 5, "peers": 2},
+        ),
         ("femnist", {}),
         ("fashionmnist", {"partition": "pathological"}),
     ],

@@ -389,6 +389,18 @@ def test_the_quality_of_a_choice_by_hand() -> None:
     assert auc(np.array([True, True]), np.array([1.0, 2.0])) is None
 
 
+def test_auc_is_that_of_scikit_learn() -> None:
+    import numpy as np
+    from sklearn.metrics import roc_auc_score
+
+    from amity.metrics import auc
+
+    draw = np.random.default_rng(0)
+    for _ in range(50):
+        friend, score = draw.random(30) < 0.3, draw.integers(6, size=30) / 5
+        assert auc(friend, score) == pytest.approx(roc_auc_score(friend, score))
+
+
 def test_a_bad_strategy_name_in_a_run_is_a_config_error() -> None:
     with pytest.raises(ConfigError):
         amity.run(strategy="nobody")

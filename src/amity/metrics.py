@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
 
 from amity.core import START, PeerId, Row
 
@@ -26,7 +25,8 @@ def auc(friend: np.ndarray[Any, Any], score: np.ndarray[Any, Any]) -> float | No
     strangers = len(friend) - friends
     if not friends or not strangers:
         return None
-    ranks = rankdata(score)
+    _, place, counts = np.unique(score, return_inverse=True, return_counts=True)
+    ranks = (counts.cumsum() - (counts - 1) / 2)[place]  # equal scores share their mean rank
     return float((ranks[friend].sum() - friends * (friends + 1) / 2) / (friends * strangers))
 
 
