@@ -27,6 +27,7 @@ GROUPS = {"alone": "2", "with 1": "12", "with 3": "23", "with 1 and 3": "123"}
 class Clients:
     """The clients of one group, each with 80 examples of its own labels."""
 
+    natural = False
     who: str = "2"
     samples: int = 80
     test: int = 200

@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
-import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
 
 from amity._version import __version__
 from amity.cells import Cell, cores
 from amity.cli_data import app as data_app
 from amity.compare import DEFAULT_STRATEGIES, Comparison, cells_for, collect
-from amity.config import PARTS, SCALARS, SECTIONS, Config, load, parse, scalar
-from amity.core import Reference
-from amity.errors import AmityError, ConfigError, brief, unknown
+from amity.config import Config, load, parse, scalar
+from amity.errors import AmityError, ConfigError, brief
 from amity.estimate import estimate
 from amity.files import write_atomically
 from amity.progress import Board, single
-from amity.registry import Entry
 from amity.run import Result, load_data, new_dir
 from amity.run import resume as resume_run
 from amity.run import run as run_config
 from amity.store import RunDir, read_config
-from amity.summary import COLUMNS, cells_of, summarise
 from amity.sweep import Sweep, cells_of_tries, grid_sizes, plan
+from amity.terminal import complain, err_console, out_console, show_entries, show_run, show_table, status
 
 app = typer.Typer(
     add_completion=False,
@@ -47,16 +37,6 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 
 
-class Out(Console):
-    """A console whose reader may leave: `amity ... | head -1` is no failure of ours."""
-
-    def on_broken_pipe(self) -> None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        raise SystemExit(141)
-
-
-out_console = Out(highlight=False, emoji=False, width=None if sys.stdout and sys.stdout.isatty() else 140)
-err_console = Console(stderr=True, highlight=False, emoji=False)
 ClickException = typer.BadParameter.__mro__[2]
 """The root of typer's own errors, whichever click it brings along."""
 INTERRUPTED = "interrupted; what was finished is kept: the same command with out=, or `amity resume`, goes on"
@@ -76,39 +56,34 @@ def main() -> None:
     try:
         code = app(standalone_mode=False) or 0
         if code == 130:  # typer turns Ctrl-C into an exit code
-            _complain(INTERRUPTED)
+            complain(INTERRUPTED)
         raise SystemExit(code)
     except Exception as error:
         if debug:
             traceback.print_exc()
         raise SystemExit(_tell(error)) from None
     except KeyboardInterrupt:
-        _complain(INTERRUPTED)
+        complain(INTERRUPTED)
         raise SystemExit(130) from None
 
 
 def _tell(error: Exception) -> int:
     """One line on standard error, and the exit code."""
     if isinstance(error, AmityError):
-        _complain(str(error))
+        complain(str(error))
         return error.exit_code
     if isinstance(error, ClickException):
         told: Any = error
         if told.format_message():
-            _complain(f"{told.format_message()} (amity --help)")
+            complain(f"{told.format_message()} (amity --help)")
         return int(told.exit_code)
     if isinstance(error, typer.Exit):
         return int(error.exit_code)
     if isinstance(error, typer.Abort):
-        _complain(INTERRUPTED)
+        complain(INTERRUPTED)
         return 130
-    _complain(f"unexpected failure, {brief(error)}; --debug shows where")
+    complain(f"unexpected failure, {brief(error)}; --debug shows where")
     return 1
-
-
-def _complain(message: str) -> None:
-    line = " ".join(message.split("\n"))
-    err_console.print(f"amity: {line}", style="red", markup=False, emoji=False, soft_wrap=True)
 
 
 def _version(value: bool) -> None:
@@ -170,7 +145,7 @@ def run(words: Words = None) -> None:
     board, hook = single(out_console, Cell(config.strategy.label, config.seed, config, path))
     with board:
         result = run_config(config, path, hook, hook.part)
-    _show_run(result)
+    show_run(result)
 
 
 @app.command()
@@ -182,7 +157,7 @@ def resume(path: Where) -> None:
     board, hook = single(out_console, Cell(config.strategy.label, config.seed, config, path))
     with board:
         result = resume_run(path, hook, hook.part)
-    _show_run(result)
+    show_run(result)
 
 
 @app.command()
@@ -198,7 +173,7 @@ def compare(words: Words = None) -> None:
     path = _out(mine) if "out" in mine else new_dir("compare")
     cells = cells_for(base, specs, seeds, path)
     comparison = _collect(cells, path, _count(mine, "jobs"))
-    _show_table(comparison)
+    show_table(comparison)
     _finish(comparison)
 
 
@@ -220,7 +195,7 @@ def sweep(words: Words = None) -> None:
     path = _out(mine) if "out" in mine else new_dir("sweep")
     cells = cells_of_tries(base, tries, _seeds(mine.get("seeds", "0")), path)
     comparison = _collect(cells, path, _count(mine, "jobs"))
-    _show_table(comparison)
+    show_table(comparison)
     for name, points in grid_sizes(names, grid).items():
         if points > len(tries) // len(names):
             out_console.print(
@@ -253,7 +228,7 @@ def export(path: Where, words: Keys = None) -> None:
     from amity.export import export as export_models
 
     mine = _only(words, "peer", "out")
-    with _status("computing the peers' final models"):
+    with status("computing the peers' final models"):
         folders = export_models(path, str(mine.get("peer", "")), _out(mine) if "out" in mine else None)
     for folder in folders:
         out_console.print(str(folder), soft_wrap=True, markup=False)
@@ -281,52 +256,7 @@ def predict(
 @app.command("list")
 def list_entries(kind: Annotated[str, typer.Argument(help="One kind only, such as `strategy`.")] = "") -> None:
     """Show strategies, methods, datasets, partitions, topologies and models with their options."""
-    wanted = {name: section for name, section in SECTIONS.items() if kind[:4] == name[:4] or not kind}
-    if not wanted:
-        raise ConfigError(unknown("kind", kind, SECTIONS))
-    for name, section in wanted.items():
-        out_console.print(f"\n[bold]{name}=[/bold]")
-        for entry in section.registry:
-            _show_entry(entry)
-        if section.extra is not None:
-            _wrapped(f"with any of them: {_options(section.extra, {})}", 2)
-    if not kind:
-        out_console.print("\n[bold]of the run[/bold]")
-        _wrapped("  ".join(f"{f.name}={f.default}" for f in dataclasses.fields(Config) if f.name in SCALARS), 2)
-        for name, part in PARTS.items():
-            _wrapped("  ".join(f"{name}.{f.name}={_shown(f.default)}" for f in dataclasses.fields(part)), 2)
-        out_console.print("  [dim]defaults are the paper's; a dataset may suit others: see config.toml of a run[/dim]")
-
-
-def _wrapped(text: str, indent: int) -> None:
-    out_console.print(Padding(Text(text, style="dim"), (0, 0, 0, indent)))
-
-
-def _show_entry(entry: Entry[Any]) -> None:
-    reference = " [dim](reference)[/dim]" if issubclass(entry.cls, Reference) else ""
-    out_console.print(f"  [bold cyan]{entry.name}[/bold cyan]{reference}  {entry.summary}", soft_wrap=True)
-    presets = f"preset={entry.preset} ({', '.join(entry.presets)})  " if entry.presets else ""
-    options = _options(entry.cls, entry.resolve({}))
-    if presets or options:
-        _wrapped(f"{presets}{options}", 6)
-
-
-def _options(cls: type, values: Mapping[str, Any]) -> str:
-    """All options with their defaults (those of the entry, where it has its own) and choices."""
-    fields = [f for f in dataclasses.fields(cls) if f.init]
-    return "  ".join(f"{f.name}={_shown(values.get(f.name, f.default))}{_choices(cls, f.name)}" for f in fields)
-
-
-def _shown(value: Any) -> str:
-    return "(required)" if value is dataclasses.MISSING else str(value) or '""'
-
-
-def _choices(cls: type, name: str) -> str:
-    """The values of a Literal option."""
-    hint = get_type_hints(cls).get(name)
-    nested = [hint, *get_args(hint)]
-    values = [str(value) for part in nested for value in get_args(part) if isinstance(value, str)]
-    return f" ({'|'.join(values)})" if values else ""
+    show_entries(kind)
 
 
 # -- helpers -------------------------------------------------------------------------------------------------------
@@ -340,15 +270,9 @@ def _only(words: Sequence[str] | None, *keys: str) -> dict[str, Any]:
     return values
 
 
-@contextmanager
-def _status(what: str) -> Iterator[None]:
-    with err_console.status(what):
-        yield
-
-
 def _announce(configs: Sequence[Config], jobs: int) -> None:
     config = configs[0]
-    with _status(f"reading {config.data.name}"):
+    with status(f"reading {config.data.name}"):
         load_data(config)
     what = f"{len(configs)} runs" if len(configs) > 1 else f"{config.strategy.label}"
     line = f"{what}: {config.data.name}, {config.peers} peers, {config.rounds} rounds; {estimate(configs, jobs)}"
@@ -362,35 +286,11 @@ def _collect(cells: list[Cell], path: Path, jobs: int) -> Comparison:
         return collect(cells, path, jobs, board.on_event)
 
 
-def _show_table(comparison: Comparison) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    for at, column in enumerate(COLUMNS):
-        table.add_column(column, justify="left" if at == 0 else "right")
-    fair = comparison.fair
-    best = max(fair or comparison.lines, key=lambda line: line.accuracy).label
-    for line in comparison.lines:
-        reference = line not in fair
-        cells = [escape(cell) for cell in cells_of(line)]
-        cells[0] += " (reference)" if reference else ""
-        table.add_row(*cells, style="bold green" if line.label == best else "dim" if reference else "")
-    out_console.print(table)
-
-
-def _show_run(result: Result) -> None:
-    from amity.report import write_report
-
-    line = summarise(result.config.strategy.label, [result], [])
-    for (name, tip), value in zip(COLUMNS.items(), cells_of(line), strict=True):
-        if value != "-":
-            out_console.print(f"{name:>10}  {escape(value):<14} [dim]{tip}[/dim]", soft_wrap=True)
-    out_console.print(f"report: {write_report(result.path)}", soft_wrap=True, markup=False)
-
-
 def _finish(comparison: Comparison) -> None:
-    with _status("drawing the report"):
+    with status("drawing the report"):
         page = comparison.save()
     out_console.print(f"report: {page}", soft_wrap=True, markup=False)
     for what, error in comparison.errors.items():
-        _complain(f"{what} failed: {error}")
+        complain(f"{what} failed: {error}")
     if comparison.errors:
         raise SystemExit(1)

@@ -3,7 +3,7 @@
 from amity.data.base import Dataset, build, datasets
 from amity.data.partition import partitions, split
 
-# Importing a module registers its datasets.
-from amity.data import cifar, digits, fashionmnist, femnist, own  # noqa: F401  isort: skip
+# Importing a module registers its datasets or partitions.
+from amity.data import cifar, deals, digits, fashionmnist, femnist, own  # noqa: F401  isort: skip
 
 __all__ = ["Dataset", "build", "datasets", "partitions", "split"]

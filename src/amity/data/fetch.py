@@ -88,6 +88,7 @@ def fetch(
     """One file into a folder, checked against its published MD5."""
     url = f"{mirror.rstrip('/')}/{download.name}" if mirror else download.url
     resuming = Resuming(folder / f"{download.name}.part", on_bytes, stall, pause)
+    pooch.get_logger().setLevel("WARNING")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return Path(pooch.retrieve(url, f"md5:{download.md5}", download.name, folder, downloader=resuming))
