@@ -294,6 +294,9 @@ def test_as_printed_the_first_round_visits_everyone_with_the_whole_proxy() -> No
 def test_a_neighbour_that_diverged_is_never_preferred_used_or_remembered() -> None:
     losses = {"a": 1.0, "b": float("nan"), "c": 2.0, "d": 1.0}
     assert decide(Pens(sampled=3, top=1), Town(Loss=losses)).row.keys() == {"a", "d"}
+    across = Afind(reprobe="all", loss_side="requester", smoothing="across")
+    noted = decide(across, Town(**EVERYONE_HERE, Similarity=dict.fromkeys("bcd", 0.5), Loss=losses))
+    assert noted.row.keys() == noted.memory["loss"].keys() == {"a", "c", "d"}
     federico = decide(Federico(k=3), Town(Loss=losses))
     assert federico.row.keys() == {"a", "c", "d"}
     assert "b" not in federico.memory["loss"]

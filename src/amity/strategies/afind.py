@@ -12,7 +12,7 @@ from amity.core import Answers, Ask, Decision, PeerId, Plan, Row, View, spread
 from amity.facts import Loss, Losses, Probe, Pull, Reading, Reported, Similarity, Visit
 from amity.proxy import CardSpec, ProxyName
 from amity.strategies import confidence
-from amity.strategies.base import sample, ties
+from amity.strategies.base import finite, sample, ties
 from amity.strategies.registry import strategies
 
 PAPER: dict[str, Any] = {}
@@ -90,9 +90,9 @@ class Afind:
     Extremes: τ → 0 takes everyone, τ > 2 may take no one; υ → ∞ makes all p equal, υ → 0 leaves only the most similar;
     T → ∞ is uniform; γ = 1 weighs by the loss before training only.
 
-    Where the paper is ambiguous, and what the field says:
-    - h sums e over C_i, which is no distribution (`threshold`="literal", `entropy_over`="coreset"): it admits everyone
-      or no one. Default: e normalised, over B_i. Also "softmax_p" (entropy of p), "mean", "mean_similarity", the
+    Where the paper is ambiguous, and what we do:
+    - h sums e over C_i, which is no distribution (`threshold`="literal", `entropy_over`="coreset"): with many neighbours
+      it admits everyone or no one. Default: e normalised, over B_i. Also "softmax_p" (entropy of p), "mean", "mean_similarity", the
       Remark's direction "remark", and "fixed_k" (the `k` most probable: ablation without ii).
     - Excluded neighbours never return as printed (`reprobe`="coreset"). Default "every": cards of all every
       `reprobe_every` rounds. "all": cards of all every round, seen before choosing.
@@ -230,7 +230,7 @@ class Afind:
         past = book.loss if self.smoothing == "across" else before
         smooth = {j: (1 - self.gamma) * after[j] + self.gamma * past.get(j, after[j]) for j in after}
         if self.smoothing == "across":
-            book = replace(book, loss=book.loss | smooth)
+            book = replace(book, loss=book.loss | finite(smooth))
         return spread(confidence.boltzmann(smooth, self.temperature) or {view.me: 1.0}), book
 
     def _losses(
