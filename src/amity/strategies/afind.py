@@ -92,8 +92,8 @@ class Afind:
 
     Where the paper is ambiguous, and what we do:
     - h sums e over C_i, which is no distribution (`threshold`="literal", `entropy_over`="coreset"): with many neighbours
-      it admits everyone or no one. Default: e normalised, over B_i. Also "softmax_p" (entropy of p), "mean", "mean_similarity", the
-      Remark's direction "remark", and "fixed_k" (the `k` most probable: ablation without ii).
+      it admits everyone or no one. Default: e normalised, over B_i. Also "softmax_p" (entropy of p), "mean",
+      "mean_similarity", the Remark's direction "remark", and "fixed_k" (the `k` most probable: ablation without ii).
     - Excluded neighbours never return as printed (`reprobe`="coreset"). Default "every": cards of all every
       `reprobe_every` rounds. "all": cards of all every round, seen before choosing.
     - `protocol` "visit" is Algorithm 1 to the letter: each chosen neighbour trains a copy of my model. Default
