@@ -30,14 +30,13 @@ TINY: Mapping[str, Any] = {
     "eval": {"gradients_every": 2},
 }
 
-PROXIES = ("grad_ref", "delta", "feature_mean", "feature_mean_centered", "weight", "head_drift")
+OTHER_PROXIES = ("grad_ref", "delta", "feature_mean", "feature_mean_centered", "weight", "head_drift")
 EVERY_STRATEGY: list[dict[str, Any]] = [
     *({"name": entry.name} for entry in strategies),
     {"name": "afind+", "preset": "literal"},
     {"name": "afind+", "preset": "paper"},
     {"name": "afind+", "preset": "paper", "proxy": "grad_asker"},
     {"name": "afind+", "protocol": "visit", "include_self": False},
-    *({"name": "afind+", "proxy": proxy} for proxy in PROXIES),
 ]
 EVERY_METHOD = [entry.name for entry in methods]
 

@@ -15,7 +15,7 @@ from amity.facts import Fact
 from amity.rng import rng as real_rng
 from amity.simulate import Simulation
 from amity.strategies import strategies
-from tests.conftest import EVERY_METHOD, EVERY_STRATEGY, simulate, spec_id, tiny
+from tests.conftest import EVERY_METHOD, EVERY_STRATEGY, OTHER_PROXIES, simulate, spec_id, tiny
 
 every_strategy = pytest.mark.parametrize("spec", EVERY_STRATEGY, ids=spec_id)
 every_method = pytest.mark.parametrize("method", EVERY_METHOD)
@@ -59,6 +59,15 @@ def test_rows_and_memory_stay_valid(spec: dict[str, Any], method: str, trouble: 
     alone = trouble in ("all answers lost", "one peer", "no neighbours")
     if alone and spec["name"] != "fedavg":
         assert all(row == {name: 1.0} for report in rows for name, row in report.items())
+
+
+@every_method
+@pytest.mark.parametrize("proxy", OTHER_PROXIES)
+def test_every_proxy_works_also_with_half_of_the_peers_offline(proxy: str, method: str) -> None:
+    spec = {"name": "afind+", "proxy": proxy, "tau": 0.1}
+    simulation = simulate(tiny(strategy=spec, method={"name": method}, topology={"online": 0.5}))
+    taken = [len(row) > 1 for report in check(simulation) for row in report.values()]
+    assert any(taken)
 
 
 @every_strategy
