@@ -202,6 +202,16 @@ def test_ctrl_c_and_kill_leave_no_worker_behind_and_the_same_command_goes_on() -
         pass  # nobody holds its lock
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a process number 1")
+def test_workers_run_also_when_amity_is_process_number_1_as_in_a_container() -> None:
+    inside = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-m", "amity"]
+    if subprocess.run([*inside[:4], "true"], capture_output=True).returncode:
+        pytest.skip("this machine does not let us make a process namespace")
+    words = ["compare", *SMALL, "strategies=local,gossip", "seeds=0", "out=c"]
+    done = subprocess.run([*inside, *words], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_line_of_the_readme_with_a_strategy_of_ones_own_runs(call: Call, repository: Path) -> None:
     line = f"compare {' '.join(SMALL)} strategies=local,{repository}/examples/own_strategy.py:Nearest:k=3 seeds=0 out=c"
     code, out, err = call(line)

@@ -96,10 +96,10 @@ def _run_one(at: int, cell: Cell, tell: OnEvent) -> Event:
     return Event(at, -1)
 
 
-def _work(cells: Sequence[Cell], turn: Any, events: Queue[Event]) -> None:
+def _work(cells: Sequence[Cell], turn: Any, events: Queue[Event], parent: int) -> None:
     """A worker: take the next cell until none is left. The parent decides what Ctrl-C means."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _die_with_parent()
+    _die_with(parent)
     torch.set_num_threads(1)
     while True:
         with turn.get_lock():
@@ -110,11 +110,11 @@ def _work(cells: Sequence[Cell], turn: Any, events: Queue[Event]) -> None:
         events.put(_run_one(at, cells[at], events.put))
 
 
-def _die_with_parent() -> None:
+def _die_with(parent: int) -> None:
     """Linux: when the parent is gone, however it went, this worker is too, and its locks with it."""
     set_parent_death_signal = 1
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
-    if os.getppid() == 1:
+    if os.getppid() != parent:  # it went before we could ask
         os._exit(1)
 
 
@@ -122,7 +122,7 @@ def _in_processes(cells: Sequence[Cell], jobs: int, tell: OnEvent) -> dict[int, 
     context = multiprocessing.get_context("fork")
     events, turn = context.Queue(), context.Value("i", 0)
     workers: list[ForkProcess] = [
-        context.Process(target=_work, args=(cells, turn, events), daemon=True) for _ in range(jobs)
+        context.Process(target=_work, args=(cells, turn, events, os.getpid()), daemon=True) for _ in range(jobs)
     ]
     for worker in workers:
         worker.start()

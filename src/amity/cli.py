@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from amity._version import __version__
 from amity.cells import Cell, cores
 from amity.cli_data import app as data_app
 from amity.compare import DEFAULT_STRATEGIES, Comparison, cells_for, collect
-from amity.config import Config, load, parse, scalar
+from amity.config import Config, load, only, parse, scalar
 from amity.errors import AmityError, ConfigError, brief
 from amity.estimate import estimate
 from amity.files import write_atomically
@@ -121,7 +121,7 @@ def _seeds(value: Any) -> list[int]:
         raise ConfigError(f"seeds: expected numbers separated by commas, got {value!r}") from None
 
 
-def _out(mine: dict[str, Any]) -> Path:
+def _out(mine: Mapping[str, Any]) -> Path:
     if not str(mine["out"]).strip():
         raise ConfigError("out: expected a path, got nothing")
     return Path(str(mine["out"]))
@@ -227,9 +227,9 @@ def export(path: Where, words: Keys = None) -> None:
     """Take models out of a run: safetensors + config. Own keys: peer=NAME (default: all) out=DIR."""
     from amity.export import export as export_models
 
-    mine = _only(words, "peer", "out")
+    mine = only(words or [], "peer", "out")
     with status("computing the peers' final models"):
-        folders = export_models(path, str(mine.get("peer", "")), _out(mine) if "out" in mine else None)
+        folders = export_models(path, mine.get("peer", ""), _out(mine) if "out" in mine else None)
     for folder in folders:
         out_console.print(str(folder), soft_wrap=True, markup=False)
 
@@ -243,7 +243,7 @@ def predict(
     """Classify new examples with an exported model, as CSV. Own key: out=FILE."""
     from amity.export import predict as classify
 
-    mine = _only(words, "out")
+    mine = only(words or [], "out")
     prediction = classify(model, examples)
     if "out" in mine:
         write_atomically(_out(mine), prediction.to_csv().encode())
@@ -260,14 +260,6 @@ def list_entries(kind: Annotated[str, typer.Argument(help="One kind only, such a
 
 
 # -- helpers -------------------------------------------------------------------------------------------------------
-
-
-def _only(words: Sequence[str] | None, *keys: str) -> dict[str, Any]:
-    values = parse(words or [])
-    for key in values:
-        if key not in keys:
-            raise ConfigError(f"unknown key {key!r}; this command takes {', '.join(keys)}")
-    return values
 
 
 def _announce(configs: Sequence[Config], jobs: int) -> None:

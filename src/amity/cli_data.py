@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
-from amity.config import load, parse
+from amity.config import load, only, parse
 from amity.data import datasets
 from amity.data import femnist as leaf
 from amity.data.fetch import get
@@ -19,6 +17,7 @@ from amity.data.published import Published, usable
 from amity.errors import ConfigError, DataError, unknown
 from amity.estimate import size
 from amity.files import write_atomically
+from amity.terminal import err_console, out_console, status
 
 app = typer.Typer(no_args_is_help=True, help="Datasets: what is there, how to get what is not, how it looks.")
 Keys = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", show_default=False)]
@@ -52,23 +51,22 @@ def list_datasets() -> None:
         except DataError:
             table.add_row(name, "missing", dataset.command)
     table.add_row("your own", "", "data=FILE.npz, data=FOLDER, data=TABLE.csv, data=FILE.py:FUNCTION")
-    Console(highlight=False).print(table)
+    out_console.print(table)
 
 
 @app.command("get")
 def get_dataset(name: Name, words: Keys = None) -> None:
     """Download a dataset: checked, resumable. Own keys: dir=FOLDER (default AMITY_DATA or the cache), mirror=URL."""
-    values = _only(words or [], "dir", "mirror")
+    values = only(words or [], "dir", "mirror")
     known = published()
     if name not in known:
         raise ConfigError(unknown("dataset", name, known))
-    console = Console(highlight=False, stderr=True)
     if known[name].steps:
-        console.print(known[name].steps, markup=False, soft_wrap=True)
+        err_console.print(known[name].steps, markup=False, soft_wrap=True)
         raise SystemExit(1)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     tasks: dict[str, TaskID] = {}
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=err_console) as progress:
 
         def on_bytes(file: str, here: int, total: int) -> None:
             if file not in tasks:
@@ -76,11 +74,11 @@ def get_dataset(name: Name, words: Keys = None) -> None:
             progress.update(tasks[file], completed=here, total=total or None)
 
         def on_wait() -> None:
-            console.print(f"another process is getting {name}; waiting for it")
+            err_console.print(f"another process is getting {name}; waiting for it")
 
         root = Path(values["dir"]) if "dir" in values else None
         folder = get(known[name], root, values.get("mirror", ""), on_bytes, on_wait)
-    Console(highlight=False).print(f"{name}: {folder}", soft_wrap=True)
+    out_console.print(f"{name}: {folder}", soft_wrap=True, markup=False)
 
 
 @app.command("show")
@@ -91,18 +89,9 @@ def show_dataset(name: Name, words: Keys = None) -> None:
     values = parse(words or [])
     out = Path(str(values.pop("out", f"{Path(name).stem.replace(':', '-')}.html")))
     config = load(None, {"data": name, **values})
-    console = Console(highlight=False)
-    with console.status(f"reading {name}"):
+    with status(f"reading {name}"):
         page = data_html(config)
     if out.is_dir():
         raise ConfigError(f"out: {out} is a folder, expected a file")
     write_atomically(out, page.encode())
-    console.print(f"picture: {out}", soft_wrap=True)
-
-
-def _only(words: Sequence[str], *keys: str) -> dict[str, str]:
-    values = {key: str(value) for key, value in parse(words).items()}
-    for key in values:
-        if key not in keys:
-            raise ConfigError(f"unknown key {key!r}; this command takes {', '.join(keys)}")
-    return values
+    out_console.print(f"picture: {out}", soft_wrap=True, markup=False)

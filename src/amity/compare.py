@@ -20,7 +20,7 @@ from amity.core import Reference, Strategy
 from amity.errors import ConfigError, Failure, RunDirError, brief
 from amity.files import write_atomically
 from amity.run import Result, as_config, new_dir
-from amity.store import RunDir, read_config, usable
+from amity.store import RunDir, read_config, refuse_unusable
 from amity.strategies import strategies as registry
 from amity.strategies.local import Local
 from amity.summary import Line, summarise
@@ -105,8 +105,8 @@ def parse_spec(spec: str | Strategy) -> tuple[str, dict[str, Any] | Strategy]:
     After the name (or `module:Class`, `file.py:Class`) a part with = is an option, one without the preset.
     """
     if not isinstance(spec, str):
-        set_to = {f.name: getattr(spec, f.name) for f in dataclasses.fields(spec) if f.init}  # type: ignore[arg-type]
-        changed = (f"{f.name}={set_to[f.name]}" for f in dataclasses.fields(spec) if f.init and set_to[f.name] != f.default)  # type: ignore[arg-type]
+        fields = [f for f in dataclasses.fields(spec) if f.init]  # type: ignore[arg-type]
+        changed = [f"{f.name}={value}" for f in fields if (value := getattr(spec, f.name)) != f.default]
         return ":".join([type(spec).__name__, *changed]), spec
     parts = spec.split(":")
     name = parts.pop(0)
@@ -139,6 +139,11 @@ def with_strategy(base: Config, strategy: Mapping[str, Any] | Strategy) -> Confi
     return resolve([rest, {"strategy": strategy}])
 
 
+def check_seeds(seeds: Sequence[int]) -> None:
+    if not seeds or len(set(seeds)) != len(seeds):
+        raise ConfigError(f"seeds: expected different seeds, got {list(seeds)}")
+
+
 def cells_for(base: Config, specs: Sequence[str | Strategy], seeds: Sequence[int], path: Path) -> list[Cell]:
     """One cell a strategy and seed; the first seed of all strategies comes first."""
     parsed = [parse_spec(spec) for spec in specs]
@@ -148,8 +153,7 @@ def cells_for(base: Config, specs: Sequence[str | Strategy], seeds: Sequence[int
     for label in labels:
         if labels.count(label) > 1:
             raise ConfigError(f"strategies: {label!r} is named twice")
-    if len(set(seeds)) != len(seeds) or not seeds:
-        raise ConfigError(f"seeds: expected different seeds, got {list(seeds)}")
+    check_seeds(seeds)
     configs = {label: with_strategy(base, options) for label, options in parsed}
     return [
         Cell(label, seed, config.replace(seed=seed), path / slug(label) / f"seed-{seed}")
@@ -160,8 +164,7 @@ def cells_for(base: Config, specs: Sequence[str | Strategy], seeds: Sequence[int
 
 def _prepare(cells: Sequence[Cell], path: Path) -> dict[str, list[str]]:
     """Check that the directory can take these cells; returns what comparison.json shall say: old and new labels."""
-    if not usable(path):
-        raise RunDirError(f"{path}: is not a directory that could be used; choose another out=")
+    refuse_unusable(path)
     record = path / "comparison.json"
     if path.exists() and any(path.iterdir()) and not record.exists():
         raise RunDirError(f"{path}: is not empty and holds no comparison; choose another out=")

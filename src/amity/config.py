@@ -223,6 +223,15 @@ def parse(words: Iterable[str]) -> dict[str, Any]:
     return values
 
 
+def only(words: Iterable[str], *keys: str) -> dict[str, str]:
+    """The words of a command that takes these keys and no others, as they were typed."""
+    words = list(words)
+    for key in parse(words):
+        if key not in keys:
+            raise ConfigError(f"unknown key {key!r}; this command takes {', '.join(keys)}")
+    return {key.strip(): value.strip() for key, _, value in (word.partition("=") for word in words)}
+
+
 def scalar(text: str) -> Any:
     """A number or a truth value where the text is one in TOML, else the text itself."""
     try:

@@ -30,7 +30,6 @@ class Board:
         self._references = {c.label for c in cells if isinstance(c.config.strategy.thing, Reference)}
         self._done: dict[int, float] = dict.fromkeys(range(len(cells)), 0.0)
         self._accuracy: dict[int, dict[int, float]] = {}
-        self._failed: set[int] = set()
         self._began = time.monotonic()
         self._last_plain, self._shown = self._began, 0.0
         self._progress = Progress(
@@ -58,12 +57,8 @@ class Board:
 
     def on_event(self, event: Event) -> None:
         cell = self._cells[event.cell]
-        if event.error:
-            self._failed.add(event.cell)
-        elif event.round < 0:
-            self._done[event.cell] = cell.config.rounds
-        else:
-            self._done[event.cell] = event.round + event.part
+        if not event.error:
+            self._done[event.cell] = cell.config.rounds if event.round < 0 else event.round + event.part
         if event.accuracy is not None:
             self._accuracy.setdefault(event.cell, {})[event.round] = event.accuracy
         self._refresh()

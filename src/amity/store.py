@@ -78,8 +78,7 @@ class RunDir:
     @staticmethod
     def check(path: Path, config: Config) -> None:
         """Refuse a directory that cannot be used or belongs to something else."""
-        if not usable(path):
-            raise RunDirError(f"{path}: is not a directory that could be used; choose another out=")
+        refuse_unusable(path)
         existing = path / "config.toml"
         if existing.exists():
             other = load(existing)
@@ -163,23 +162,18 @@ class RunDir:
             self._streams[name].write(data)
             self._streams[name].flush()
         except OSError as error:
-            raise StorageError(self._lost(self.path / name, error)) from None
+            raise self._lost(f"{self.path / name}: cannot be written ({error.strerror})") from None
         if name in self._hashes:
             self._hashes[name].update(data)
 
-    def _lost(self, path: Path, error: OSError) -> str:
-        return (
-            f"{path}: cannot be written ({error.strerror}); everything up to the last checkpoint is kept: "
-            f"make room, then `amity resume {self.path}`"
+    def _lost(self, what: str) -> StorageError:
+        return StorageError(
+            f"{what}; everything up to the last checkpoint is kept: make room, then `amity resume {self.path}`"
         )
 
     def checkpoint(self, simulation: Simulation) -> None:
         """Commit all rounds so far."""
         tensors, memory = simulation.state()
-        try:
-            notebooks = json.dumps(memory)
-        except (TypeError, ValueError) as error:
-            raise StrategyError(f"{self.path}: a strategy's memory must be plain JSON data ({brief(error)})") from None
         name = f"round-{simulation.next_round:06d}"
         data = safetensors.torch.save({key: value.cpu().contiguous() for key, value in tensors.items()})
         try:
@@ -191,17 +185,17 @@ class RunDir:
                 "amity": __version__,
                 "tensors": hashlib.sha256(data).hexdigest(),
                 "lines": {n: {"bytes": self._streams[n].tell(), "sha256": h.hexdigest()} for n, h in self._hashes.items()},
+                "memory": memory,
             }
+            text = json.dumps(record)
             write_atomically(self.path / "checkpoint" / f"{name}.safetensors", data)
-            write_atomically(
-                self.path / "checkpoint" / f"{name}.json", (json.dumps(record)[:-1] + f', "memory": {notebooks}}}').encode()
-            )
+            write_atomically(self.path / "checkpoint" / f"{name}.json", text.encode())
+        except (TypeError, ValueError) as error:
+            raise StrategyError(f"{self.path}: a strategy's memory must be plain JSON data ({brief(error)})") from None
         except OSError as error:
-            raise StorageError(self._lost(self.path / "checkpoint", error)) from None
+            raise self._lost(f"{self.path / 'checkpoint'}: cannot be written ({error.strerror})") from None
         except StorageError as error:
-            raise StorageError(
-                f"{error}; everything up to the last checkpoint is kept: make room, then `amity resume {self.path}`"
-            ) from None
+            raise self._lost(str(error)) from None
         for old in sorted((self.path / "checkpoint").glob("round-*.json"))[:-KEEP]:
             old.unlink()
             old.with_suffix(".safetensors").unlink(missing_ok=True)
@@ -243,12 +237,14 @@ def _read_commit(path: Path, record_path: Path) -> Commit | None:
         return None
 
 
-def usable(path: Path) -> bool:
-    """Whether a directory is there or could be made, as far as names and types tell."""
+def refuse_unusable(path: Path) -> None:
+    """A directory must be there or be possible, as far as names and types tell."""
     try:
-        return path.is_dir() or not path.exists()
+        possible = path.is_dir() or not path.exists()
     except (OSError, ValueError):
-        return False
+        possible = False
+    if not possible:
+        raise RunDirError(f"{path}: is not a directory that could be used; choose another out=")
 
 
 def read_config(path: Path) -> Config:

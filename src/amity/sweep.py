@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from amity.cells import Cell, OnEvent
-from amity.compare import Comparison, collect, parse_spec, slug, with_strategy
+from amity.compare import Comparison, check_seeds, collect, parse_spec, slug, with_strategy
 from amity.config import Config
 from amity.errors import ConfigError
 from amity.rng import rng
@@ -126,8 +126,7 @@ def sweep(
 
 def cells_of_tries(base: Config, tries: Sequence[Try], seeds: Sequence[int], path: Path) -> list[Cell]:
     """One cell a try and seed."""
-    if not seeds or len(set(seeds)) != len(seeds):
-        raise ConfigError(f"seeds: expected different seeds, got {list(seeds)}")
+    check_seeds(seeds)
     cells = []
     for seed in seeds:
         for a_try in tries:

@@ -181,7 +181,7 @@ class Simulation:
         check_row(decision.row, name, desk.arrived)
         if self._central and near:
             self._book_server(me, decision.row)
-        models = desk.arrived | {name: me.share, START: me.share_start}
+        models = desk.arrived | {name: me.share} | ({START: me.share_start} if START in decision.row else {})
         return decision, mix(decision.row, models)
 
     @property
@@ -247,7 +247,7 @@ class Simulation:
         mean = torch.zeros_like(peers[0].start)
         for peer in peers:
             mean.add_(peer.start, alpha=1 / len(peers))
-        apart = [(peer.start - mean) if shared is None else (peer.start - mean)[shared] for peer in peers]
+        apart = (peer.start - mean if shared is None else (peer.start - mean)[shared] for peer in peers)
         gradients_MP = torch.stack([learner.gradient(mean, peer.data.train)[0] for peer in peers])
         if shared is not None:
             gradients_MP = gradients_MP[:, shared]
