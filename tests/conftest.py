@@ -28,6 +28,7 @@ TINY: Mapping[str, Any] = {
     "model": {"name": "mlp", "hidden": 12},
     "train": {"epochs": 1, "batch": 8, "lr": 0.05},
     "eval": {"gradients_every": 2},
+    "engine": {"workers": 1},
 }
 
 OTHER_PROXIES = ("grad_ref", "delta", "feature_mean", "feature_mean_centered", "weight", "head_drift")

@@ -382,7 +382,7 @@ def test_the_quality_of_a_choice_by_hand() -> None:
     np.testing.assert_allclose(overlap, [[1, 0.8, 0], [0.8, 1, 0.2], [0, 0.2, 1]])
     rows = {"a": {"a": 0.5, "b": 0.5}, "b": {"b": 0.4, "a": 0.3, "c": 0.3}, "c": {"c": 1.0}}
     near = {"a": ("b", "c"), "b": ("a", "c"), "c": ("a", "b")}
-    quality = choice_quality(("a", "b", "c"), overlap, 0.5, rows, {"a": {}, "b": {"a": 2.0, "c": 1.0}, "c": {}}, near)
+    quality = choice_quality(labels, 0.5, rows, {"a": {}, "b": {"a": 2.0, "c": 1.0}, "c": {}}, near)
     # Taken: b by a (friend), a and c by b (one friend). Friends: a-b both ways, so 2 of 6 in reach, both taken.
     assert quality == pytest.approx({"taken": 1.0, "precision": 2 / 3, "recall": 1.0, "base_rate": 1 / 3, "auc": 1.0})
     assert auc(np.array([True, False, False]), np.array([0.5, 0.5, 0.1])) == 0.75

@@ -165,9 +165,10 @@ def test_in_visit_mode_each_chosen_neighbour_is_visited_and_the_loss_is_at_my_mo
 
 
 def test_a_visit_trains_a_scratch_copy_and_leaves_the_host_alone() -> None:
-    plain = simulate(tiny(strategy={"name": "local"}, method={"name": "head"}))
+    unmeasured = {"gradients_every": 0}  # the theorem's gradients would take the place of `trained`
+    plain = simulate(tiny(strategy={"name": "local"}, method={"name": "head"}, eval=unmeasured))
     options = {"name": "afind+", "preset": "paper", "protocol": "visit"}
-    visited = simulate(tiny(strategy=options, method={"name": "head"}))
+    visited = simulate(tiny(strategy=options, method={"name": "head"}, eval=unmeasured))
     plain.round()
     report = visited.round()
     for name, peer in visited.peers.items():

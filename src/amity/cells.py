@@ -6,11 +6,9 @@ the dataset in memory are simply there. Where forking is not safe (not Linux), r
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkProcess
@@ -24,6 +22,8 @@ import torch
 from amity.config import Config
 from amity.errors import AmityError, Failure, brief
 from amity.run import Result, load_data, run
+from amity.simulate.crew import CAN_FORK, cores, die_with, share_cores
+from amity.store import read_config
 
 
 @dataclass(frozen=True)
@@ -59,17 +59,13 @@ class Outcome:
 OnEvent = Callable[[Event], None]
 
 
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else (os.cpu_count() or 1)
-
-
 def run_cells(cells: Sequence[Cell], jobs: int = 0, on_event: OnEvent | None = None) -> Outcome:
     """Run all cells; a cell that fails does not stop the others."""
     tell = on_event or (lambda event: None)
     for cell in cells:
         load_data(cell.config)
     jobs = min(jobs or cores(), len(cells))
-    if jobs > 1 and sys.platform == "linux":
+    if jobs > 1 and CAN_FORK:
         errors = _in_processes(cells, jobs, tell)
     else:
         errors = {}
@@ -77,7 +73,7 @@ def run_cells(cells: Sequence[Cell], jobs: int = 0, on_event: OnEvent | None = N
             event = _run_one(at, cell, tell)
             errors |= {at: event.error} if event.error else {}
             tell(event)
-    results = {at: Result(cell.path, cell.config) for at, cell in enumerate(cells) if at not in errors}
+    results = {at: Result(cell.path, read_config(cell.path)) for at, cell in enumerate(cells) if at not in errors}
     return Outcome(results, errors)
 
 
@@ -96,10 +92,11 @@ def _run_one(at: int, cell: Cell, tell: OnEvent) -> Event:
     return Event(at, -1)
 
 
-def _work(cells: Sequence[Cell], turn: Any, events: Queue[Event], parent: int) -> None:
+def _work(cells: Sequence[Cell], turn: Any, events: Queue[Event], parent: int, jobs: int) -> None:
     """A worker: take the next cell until none is left. The parent decides what Ctrl-C means."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _die_with(parent)
+    die_with(parent)
+    share_cores(jobs)
     torch.set_num_threads(1)
     while True:
         with turn.get_lock():
@@ -110,19 +107,11 @@ def _work(cells: Sequence[Cell], turn: Any, events: Queue[Event], parent: int) -
         events.put(_run_one(at, cells[at], events.put))
 
 
-def _die_with(parent: int) -> None:
-    """Linux: when the parent is gone, however it went, this worker is too, and its locks with it."""
-    set_parent_death_signal = 1
-    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
-    if os.getppid() != parent:  # it went before we could ask
-        os._exit(1)
-
-
 def _in_processes(cells: Sequence[Cell], jobs: int, tell: OnEvent) -> dict[int, str]:
     context = multiprocessing.get_context("fork")
     events, turn = context.Queue(), context.Value("i", 0)
     workers: list[ForkProcess] = [
-        context.Process(target=_work, args=(cells, turn, events, os.getpid()), daemon=True) for _ in range(jobs)
+        context.Process(target=_work, args=(cells, turn, events, os.getpid(), jobs)) for _ in range(jobs)
     ]
     for worker in workers:
         worker.start()

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from amity._version import __version__
-from amity.cells import Cell, cores
+from amity.cells import Cell
 from amity.cli_data import app as data_app
 from amity.compare import DEFAULT_STRATEGIES, Comparison, cells_for, collect
 from amity.config import Config, load, only, parse, scalar
@@ -23,6 +23,7 @@ from amity.progress import Board, single
 from amity.run import Result, load_data, new_dir
 from amity.run import resume as resume_run
 from amity.run import run as run_config
+from amity.simulate.crew import cores
 from amity.store import RunDir, read_config
 from amity.sweep import Sweep, cells_of_tries, grid_sizes, plan
 from amity.terminal import complain, err_console, out_console, show_entries, show_run, show_table, status

@@ -26,6 +26,7 @@ from amity.data import datasets, partitions
 from amity.data.base import Source
 from amity.data.own import by_path
 from amity.data.partition import Partition
+from amity.engines import Engine, engines
 from amity.errors import ConfigError, brief, unknown
 from amity.methods import methods
 from amity.models import Model, models
@@ -58,6 +59,9 @@ class Train:
     """K_β: epochs on the head, where it is trained apart."""
     clip: Annotated[float, Field(ge=0)] = 0.0
     """Largest norm of a gradient; 0 means any."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Of all passes through the model; parameters and optimiser are fp32. auto: bf16 where the device has it natively and
+    models are not tiny; the run records which."""
     augment: Literal["none", "crop_flip"] = "none"
     """Random crops (4 pixels of padding) and mirror images while training; never for proxies, losses or tests."""
 
@@ -78,8 +82,8 @@ class Evaluation:
 class Facts:
     """How facts about models are answered."""
 
-    examples: Count = 0
-    """Training examples that a peer uses for proxies and losses; 0 means all."""
+    examples: Count = 64
+    """Training examples that a peer uses for proxies and losses, always the same ones; 0 means all."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,15 @@ class Layers:
 
     head: str = ""
     proxy_layer: str = ""
+
+
+@dataclass(frozen=True)
+class Vectorising:
+    """Keys of `engine` beside those of the place itself: tiny models train as one stacked model, `group` peers at a time.
+    What is left open is chosen by model and device, never by the number of workers, and recorded with the run."""
+
+    vectorise: Literal["auto", "on", "off"] = "auto"
+    group: Annotated[int, Field(ge=0, le=65536)] = 0
 
 
 @dataclass(frozen=True)
@@ -137,6 +150,7 @@ class Config:
     model: Pick[Model]
     strategy: Pick[Strategy]
     method: Pick[Method]
+    engine: Pick[Engine]
     peers: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     rounds: Annotated[int, Field(ge=1, le=100_000_000)] = 500
     seed: Count = 0
@@ -169,9 +183,21 @@ class Config:
     def digest(self) -> str:
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
+    def completed(self, other: Config) -> Config:
+        """What this config leaves open is taken from another, where that has settled it."""
+        mine, theirs = self.to_dict(), other.to_dict()
+        for section, key, is_open in OPEN:
+            if mine[section].get(key) == is_open:
+                mine[section][key] = theirs[section].get(key, is_open)
+        return resolve([mine])
+
     def replace(self, **overrides: Any) -> Config:
         """The same with other values: `config.replace(seed=2, **{"strategy.tau": 0.8})`."""
         return resolve([self.to_dict(), nested(overrides)])
+
+
+OPEN = (("train", "precision", "auto"), ("engine", "vectorise", "auto"), ("engine", "group", 0))
+"""Keys that are chosen for model and machine when a run begins, and the values that say so."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +214,7 @@ SECTIONS: dict[str, _Section] = {
     "model": _Section(models, "fedavg_cnn", Layers),
     "strategy": _Section(strategies, "afind+"),
     "method": _Section(methods, "finetune"),
+    "engine": _Section(engines, "local", Vectorising),
 }
 PARTS: dict[str, type] = {"train": Train, "eval": Evaluation, "facts": Facts, "checkpoint": Checkpoint}
 SCALARS = {f.name: f.type for f in dataclasses.fields(Config) if f.name in ("peers", "rounds", "seed", "device")}

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -161,14 +161,42 @@ class Stats:
     loss: float = float("nan")
 
 
+@dataclass(frozen=True)
+class Fit:
+    """What a method asks of the engine: some epochs of SGD on a part of theta (None: all), with its peer's own data."""
+
+    theta: torch.Tensor
+    epochs: int
+    part: slice | None = None
+
+
+class Fitted(NamedTuple):
+    """The answer to a `Fit`: a new theta, and the mean loss of the last epoch (NaN if there was none)."""
+
+    theta: torch.Tensor
+    loss: float
+
+
+R = TypeVar("R")
+Training = Generator[Fit, Fitted, R]
+"""Training as a generator: it yields each `Fit` and is sent its `Fitted`, so that an engine can train many peers at once."""
+
+
 class Method(Protocol):
-    """Personalisation in five verbs. All are pure: a visit runs them and throws the state away."""
+    """Personalisation in five verbs. All are pure: a visit runs them and throws the state away.
+
+    The two that train are generators::
+
+        def train(self, state, theta, ctx):
+            fitted = yield Fit(theta, ctx.epochs)
+            return state, fitted.theta, Stats(fitted.loss)
+    """
 
     def init(self, theta: torch.Tensor, ctx: Context) -> State:
         """The state before the first round."""
 
-    def train(self, state: State, theta: torch.Tensor, ctx: Context) -> tuple[State, torch.Tensor, Stats]:
-        """One round of local training, from theta."""
+    def train(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[tuple[State, torch.Tensor, Stats]]:
+        """One round of local training, from theta. The state keeps the names that `init` gave it."""
 
     def share(self, state: State, theta: torch.Tensor, ctx: Context) -> Share:
         """What others may have of theta."""
@@ -176,7 +204,7 @@ class Method(Protocol):
     def absorb(self, state: State, theta: torch.Tensor, mixed: Share, ctx: Context) -> tuple[State, torch.Tensor]:
         """Take in a mixed model; where `mixed.mask` is False nobody offered anything, and mine stays."""
 
-    def model(self, state: State, theta: torch.Tensor, ctx: Context) -> torch.Tensor:
+    def model(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[torch.Tensor]:
         """The model that is evaluated and exported (fine-tuning lives here)."""
 
 

@@ -11,7 +11,7 @@ from amity.config import Config
 from amity.data import split
 from amity.rng import rng
 from amity.run import load_data
-from amity.simulate.engine import make_learner, one_thread
+from amity.simulate.build import make_learner, one_thread, settled
 from amity.topology import Network, peer_names
 
 
@@ -55,8 +55,8 @@ def _timed(work: Callable[[], object], least: float = 0.05) -> float:
 
 def estimate(configs: Sequence[Config], jobs: int) -> Estimate:
     """For runs that share data, model and sizes, and differ in strategy and seed."""
-    config = configs[0]
-    dataset = load_data(config)
+    dataset = load_data(configs[0])
+    config = settled(configs[0], dataset)
     names = peer_names(config.peers)
     peer = split(dataset, config.partition.thing, names, config.seed)[names[0]]
     with one_thread():

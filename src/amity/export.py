@@ -19,7 +19,7 @@ from amity.config import load
 from amity.errors import ConfigError, DataError, RunDirError, StorageError, brief, unknown
 from amity.files import write_atomically
 from amity.run import load_data, restored
-from amity.simulate.engine import make_learner, one_thread
+from amity.simulate.build import make_learner, one_thread
 
 
 def export(run: Path, peer: str = "", out: Path | None = None) -> list[Path]:

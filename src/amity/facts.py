@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import torch
 
@@ -27,6 +27,7 @@ from amity.proxy import cosines
 
 if TYPE_CHECKING:
     from amity.peer import Peer
+    from amity.proxy import CardSpec
 
 Kind = Literal["card", "model", "reply"]
 
@@ -58,6 +59,16 @@ class Offer:
     labels: tuple[float, ...] = ()
 
 
+class Asker(Protocol):
+    """The peer that asks, as far as a fact needs it."""
+
+    @property
+    def card(self) -> Card | None: ...
+
+    def loss_of(self, peer: PeerId, share: Share) -> float:
+        """F_i of another's model on my data; no loss is computed twice in a round."""
+
+
 @dataclass(frozen=True)
 class Fact:
     """Base of all facts. Facts are frozen values, so they can be compared, logged and sent."""
@@ -67,11 +78,11 @@ class Fact:
     raw: ClassVar[bool] = False
     reference: ClassVar[bool] = False
 
-    def serve(self, host: Peer, guest: Share, visitor: PeerId) -> Offer:
+    def serve(self, host: Peer, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int) -> Offer:
         """At the neighbour, for facts that send: compute on the guest's model."""
         raise NotImplementedError
 
-    def read(self, me: Peer, offers: Mapping[PeerId, Offer]) -> Answers:
+    def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
         """At the asker: turn what arrived into answers."""
         raise NotImplementedError
 
@@ -82,7 +93,7 @@ class Pull(Fact):
 
     moves = frozenset({"model"})
 
-    def read(self, me: Peer, offers: Mapping[PeerId, Offer]) -> Answers:
+    def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
         return {j: offer.examples for j, offer in offers.items()}
 
 
@@ -94,7 +105,7 @@ class Similarity(Fact):
     moves = frozenset({"card"})
     raw = True
 
-    def read(self, me: Peer, offers: Mapping[PeerId, Offer]) -> Answers:
+    def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
         cards = {j: offer.card.sketch for j, offer in offers.items() if offer.card is not None}
         if me.card is None or not cards:
             return {}
@@ -113,7 +124,7 @@ class Loss(Fact):
     moves = frozenset({"model"})
     raw = True
 
-    def read(self, me: Peer, offers: Mapping[PeerId, Offer]) -> Answers:
+    def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
         return {j: me.loss_of(j, offer.share) for j, offer in offers.items() if offer.share is not None}
 
 
@@ -124,7 +135,7 @@ class Reported(Fact):
     moves = frozenset({"reply"})
     raw = True
 
-    def read(self, me: Peer, offers: Mapping[PeerId, Offer]) -> Answers:
+    def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
         return {j: offer.losses for j, offer in offers.items() if offer.losses is not None}
 
 
@@ -136,10 +147,10 @@ class Probe(Fact):
     sends = True
     raw = True
 
-    def serve(self, host: Peer, guest: Share, visitor: PeerId) -> Offer:
-        return host.probe(guest)
+    def serve(self, host: Peer, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int) -> Offer:
+        return host.probe(guest, spec, degree)
 
-    def read(self, me: Peer, offers: Mapping[PeerId, Offer]) -> Answers:
+    def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
         similar = Similarity().read(me, offers)
         return {j: Reading(similar[j], offers[j].losses) for j in similar}
 
@@ -150,8 +161,8 @@ class Visit(Probe):
 
     moves = frozenset({"card", "reply", "model"})
 
-    def serve(self, host: Peer, guest: Share, visitor: PeerId) -> Offer:
-        return host.host_visit(guest, visitor)
+    def serve(self, host: Peer, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int) -> Offer:
+        return host.host_visit(guest, visitor, spec, degree)
 
 
 @dataclass(frozen=True)
@@ -161,7 +172,7 @@ class Labels(Fact):
     reference = True
     raw = True
 
-    def read(self, me: Peer, offers: Mapping[PeerId, Offer]) -> Answers:
+    def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
         return {j: offer.labels for j, offer in offers.items()}
 
 

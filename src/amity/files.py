@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from amity.errors import StorageError
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """A temporary file of our own beside it, flushed to disk, then renamed."""
+def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
+    """A temporary file of our own beside it, flushed to disk, then renamed. What comes in parts is never whole in memory."""
     scratch = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with open(scratch, "wb") as stream:
-            stream.write(data)
+            for part in [data] if isinstance(data, bytes) else data:
+                stream.write(part)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(scratch, path)

@@ -6,8 +6,10 @@ layer and the proxy layer the last Linear or convolution before it, unless they 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from amity.errors import ConfigError, unknown
@@ -22,6 +24,14 @@ class Slot:
     name: str
     start: int
     shape: tuple[int, ...]
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    def of(self, theta: torch.Tensor) -> torch.Tensor:
+        """This parameter within theta (a view), or within many thetas, one a row."""
+        return theta[..., self.start : self.start + self.numel].view(*theta.shape[:-1], *self.shape)
 
 
 @dataclass(frozen=True)

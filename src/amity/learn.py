@@ -1,20 +1,26 @@
 """Local training and evaluation: the hot path.
 
-One module serves all peers of a process. Its parameters are views of one flat vector and its gradients views of
-another, so loading a peer is one copy, an optimiser step a few vector operations, and nothing is ever deep-copied.
+One module serves all peers of a process. Its parameters are views of one flat vector, so loading a peer is one copy and
+nothing is ever deep-copied. Convolutions run in channels_last; in `bf16` all passes run under autocast, while parameters,
+gradients of parameters and optimiser stay in fp32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from amity.layout import Layout
+from amity.core import Fitted
+from amity.layout import Layout, Slot
+
+Precision = Literal["fp32", "bf16"]
 
 CHUNK = 1024
 """Examples in one forward pass when nothing is trained."""
@@ -99,48 +105,94 @@ class Recipe:
     augment: bool = False
 
 
+def native_bf16(device: torch.device) -> bool:
+    """Whether this device multiplies bf16 faster than fp32."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported", "_is_arm_bf16_supported")
+    return device.type == "cpu" and any(bool(getattr(torch.cpu, check, bool)()) for check in checks)
+
+
+def is_random(module: nn.Module) -> bool:
+    """Whether a pass in training mode depends on chance (dropout)."""
+    return any(isinstance(part, nn.modules.dropout._DropoutNd | nn.RReLU) for part in module.modules())
+
+
 class Learner:
     """Runs one module for every peer of this process, and counts what that costs in examples."""
 
-    def __init__(self, module: nn.Module, layout: Layout, recipe: Recipe, device: str = "cpu") -> None:
-        self.module, self.layout, self.recipe = module.to(device), layout, recipe
+    def __init__(
+        self, module: nn.Module, layout: Layout, recipe: Recipe, device: str = "cpu", precision: Precision = "fp32"
+    ) -> None:
+        self.module, self.layout, self.recipe, self.precision = module.to(device), layout, recipe, precision
         self.device = torch.device(device)
+        self.random = is_random(module)
         self.flat = torch.zeros(layout.size, device=self.device)
-        self.grad = torch.zeros(layout.size, device=self.device)
         self.forward_examples = 0
         self.backward_examples = 0
+        self._named = dict(self.module.named_parameters())
+        self._images = [slot for slot in layout.slots if len(slot.shape) == 4 and slot.shape[1] > 1]
+        for slot in layout.slots:
+            view = self._inside(self.flat, slot)
+            view.copy_(self._named[slot.name].data)
+            self._named[slot.name].data = view
         self._features: torch.Tensor | None = None
-        self._parameters = self._bind()
-        module.get_submodule(layout.head_name).register_forward_pre_hook(self._catch)
+        self._logits: torch.Tensor | None = None
+        self.head = module.get_submodule(layout.head_name)
+        self.head.register_forward_hook(self._catch)
 
-    def _bind(self) -> list[tuple[int, nn.Parameter]]:
-        named = dict(self.module.named_parameters())
-        bound = []
-        for slot in self.layout.slots:
-            parameter = named[slot.name]
-            part = slice(slot.start, slot.start + parameter.numel())
-            self.flat[part].copy_(parameter.data.reshape(-1))
-            parameter.data = self.flat[part].view(slot.shape)
-            parameter.grad = self.grad[part].view(slot.shape)
-            bound.append((slot.start, parameter))
-        return bound
+    # -- theta in and out: outside, a convolution's weights stand as (out, in, h, w), inside as (out, h, w, in) --------
 
-    def _catch(self, _module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-        self._features = inputs[0]
-
-    def initial(self) -> torch.Tensor:
-        """The parameters that the module was built with (call it before anything is loaded)."""
-        return self.flat.clone()
-
-    def costs(self) -> tuple[int, int]:
-        """Forward and backward examples so far; the difference of two calls is what lay between them."""
-        return self.forward_examples, self.backward_examples
+    def _inside(self, flat: torch.Tensor, slot: Slot) -> torch.Tensor:
+        part = flat[slot.start : slot.start + slot.numel]
+        if slot in self._images:
+            out, channels, height, width = slot.shape
+            return part.view(out, height, width, channels).permute(0, 3, 1, 2)
+        return part.view(slot.shape)
 
     def _load(self, theta: torch.Tensor, part: slice | None) -> None:
         """Put theta in, with gradients only for `part` (None: for nothing)."""
         self.flat.copy_(theta)
-        for start, parameter in self._parameters:
-            parameter.requires_grad_(part is not None and part.start <= start < part.stop)
+        for slot in self._images:
+            self._inside(self.flat, slot).copy_(slot.of(theta))
+        for slot in self.layout.slots:
+            parameter = self._named[slot.name]
+            parameter.requires_grad_(part is not None and part.start <= slot.start < part.stop)
+            parameter.grad = None
+
+    def _theta(self) -> torch.Tensor:
+        """What is inside, as theta."""
+        theta = self.flat.clone()
+        for slot in self._images:
+            slot.of(theta).copy_(self._inside(self.flat, slot))
+        return theta
+
+    def initial(self) -> torch.Tensor:
+        """The parameters that the module was built with (call it before anything is loaded)."""
+        return self._theta()
+
+    # -- passes --------------------------------------------------------------------------------------------------------
+
+    def _catch(self, _module: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+        self._features, self._logits = inputs[0], output
+
+    def forget(self) -> None:
+        """Let go of what the last pass left behind."""
+        self._features = self._logits = None
+
+    def autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16")
+
+    def _forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.dim() == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
+        with self.autocast():
+            logits: torch.Tensor = self.module(x)
+        return logits.float()
+
+    def costs(self) -> tuple[int, int]:
+        """Forward and backward examples so far; the difference of two calls is what lay between them."""
+        return self.forward_examples, self.backward_examples
 
     def fit(
         self,
@@ -150,67 +202,101 @@ class Learner:
         epochs: int,
         part: slice | None = None,
         round: int = 0,
-    ) -> tuple[torch.Tensor, float]:
+    ) -> Fitted:
         """`epochs` epochs of SGD on `part` of theta (None: all of it). Returns the new theta and the mean loss of the
         last epoch. Everything outside `part` comes back bit-identical."""
         part = part or self.layout.everything
         if epochs == 0 or len(data) == 0 or part.start == part.stop:
-            return theta.clone(), float("nan")
+            return Fitted(theta.clone(), float("nan"))
         self._load(theta, part)
         self.module.train()
-        momentum = torch.zeros_like(self.flat[part])
-        loss_sum, scale = 0.0, self.recipe.decay**round
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(rng.integers(2**62)))
+        cached = self._cached_features(data) if part.start >= self.layout.head.start else None
+        optimiser = self._optimiser(part, round)
+        loss_sum, seed = 0.0, int(rng.integers(2**62))
+        with _seeded(seed, self.random):
             for _ in range(epochs):
-                order = data.index[torch.from_numpy(rng.permutation(len(data)))]
+                order = torch.from_numpy(rng.permutation(len(data)))
                 losses = []
                 for chosen in torch.split(order, self.recipe.batch):
-                    x, y = data.pixels.batch(chosen, rng if self.recipe.augment else None)
-                    self.grad.zero_()
-                    loss = F.cross_entropy(self.module(x), y)
+                    loss = self._batch_loss(data, chosen, rng, cached)
+                    optimiser.zero_grad()
                     torch.autograd.backward(loss)
-                    self._step(part, momentum, scale)
+                    if self.recipe.clip:
+                        nn.utils.clip_grad_norm_(self._trained_parameters(part), self.recipe.clip)
+                    optimiser.step()
                     losses.append(loss.detach() * len(chosen))
                 loss_sum = float(torch.stack(losses).sum())
         self.forward_examples += epochs * len(data)
         self.backward_examples += epochs * len(data)
-        return self.flat.clone(), loss_sum / len(data)
+        return Fitted(self._theta(), loss_sum / len(data))
+
+    def _batch_loss(
+        self, data: Samples, chosen: torch.Tensor, rng: np.random.Generator, cached: torch.Tensor | None
+    ) -> torch.Tensor:
+        if cached is None:
+            x, y = data.pixels.batch(data.index[chosen], rng if self.recipe.augment else None)
+            return F.cross_entropy(self._forward(x), y)
+        with self.autocast():
+            logits = self.head(cached[chosen])
+        return F.cross_entropy(logits.float(), data.pixels.y[data.index[chosen]])
 
     @torch.no_grad()
-    def _step(self, part: slice, momentum: torch.Tensor, scale: float) -> None:
-        recipe, gradient, weights = self.recipe, self.grad[part], self.flat[part]
-        if recipe.weight_decay:
-            gradient.add_(weights, alpha=recipe.weight_decay)
-        if recipe.clip:
-            gradient.mul_(min(1.0, recipe.clip / (float(gradient.norm()) + 1e-12)))
-        momentum.mul_(recipe.momentum).add_(gradient)
-        border = min(max(self.layout.head.start - part.start, 0), len(momentum))
-        weights[:border].sub_(momentum[:border], alpha=recipe.lr * scale)
-        weights[border:].sub_(momentum[border:], alpha=recipe.lr_head * scale)
+    def _cached_features(self, data: Samples) -> torch.Tensor | None:
+        """What the frozen body hands to the head; None where that changes from step to step, or where the head is not
+        the module's last word."""
+        if self.random or self.recipe.augment:
+            return None
+        parts = []
+        for x, _ in data.chunks():
+            with self.autocast():
+                output = self.module(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x)
+            if self._features is None or output is not self._logits:
+                return None
+            parts.append(self._features)
+        return torch.cat(parts)
+
+    def _trained_parameters(self, part: slice) -> list[nn.Parameter]:
+        return [self._named[slot.name] for slot in self.layout.slots if part.start <= slot.start < part.stop]
+
+    def _optimiser(self, part: slice, round: int) -> torch.optim.SGD:
+        """SGD in one fused step, with a learning rate for the head and one for the rest."""
+        recipe, border, scale = self.recipe, self.layout.head.start, self.recipe.decay**round
+        groups = [
+            {"params": parameters, "lr": rate * scale}
+            for parameters, rate in (
+                (self._trained_parameters(slice(part.start, min(part.stop, border))), recipe.lr),
+                (self._trained_parameters(slice(max(part.start, border), part.stop)), recipe.lr_head),
+            )
+            if parameters
+        ]
+        return torch.optim.SGD(groups, momentum=recipe.momentum, weight_decay=recipe.weight_decay, fused=True)
 
     def gradient(self, theta: torch.Tensor, data: Samples, part: slice | None = None) -> tuple[torch.Tensor, float]:
         """The gradient of the mean loss over all of `data` with respect to `part`, and that loss. Nothing is trained."""
         part = part or self.layout.everything
         self._load(theta, part)
         self.module.eval()
-        self.grad.zero_()
         total = 0.0
         for x, y in data.chunks():
-            loss = F.cross_entropy(self.module(x), y, reduction="sum")
+            loss = F.cross_entropy(self._forward(x), y, reduction="sum")
             torch.autograd.backward(loss)
             total += float(loss.detach())
         self.forward_examples += len(data)
         self.backward_examples += len(data)
         count = max(len(data), 1)
-        return self.grad[part] / count, total / count
+        gradient = torch.zeros_like(self.flat)
+        for slot in self.layout.slots:
+            grad = self._named[slot.name].grad
+            if grad is not None:
+                torch.div(grad, count, out=slot.of(gradient))
+        return gradient[part], total / count
 
     @torch.no_grad()
     def loss(self, theta: torch.Tensor, data: Samples) -> float:
         """Mean cross-entropy of theta on `data`, in evaluation mode."""
         self._load(theta, None)
         self.module.eval()
-        total = sum(float(F.cross_entropy(self.module(x), y, reduction="sum")) for x, y in data.chunks())
+        total = sum(float(F.cross_entropy(self._forward(x), y, reduction="sum")) for x, y in data.chunks())
         self.forward_examples += len(data)
         return total / max(len(data), 1)
 
@@ -221,9 +307,9 @@ class Learner:
         self.module.eval()
         sums: list[torch.Tensor] = []
         for x, _ in data.chunks():
-            self.module(x)
+            self._forward(x)
             if self._features is not None:
-                sums.append(self._features.flatten(1).sum(0))
+                sums.append(self._features.float().flatten(1).sum(0))
         self.forward_examples += len(data)
         return torch.stack(sums).sum(0) / max(len(data), 1)
 
@@ -232,21 +318,31 @@ class Learner:
         """Accuracy, balanced accuracy and loss on `data`: measurement, so it is not counted as a cost."""
         self._load(theta, None)
         self.module.eval()
-        hits, labels, loss = [], [], 0.0
-        for x, y in data.chunks():
-            logits = self.module(x)
-            loss += float(F.cross_entropy(logits, y, reduction="sum"))
-            hits.append(logits.argmax(1) == y)
-            labels.append(y)
-        hit, y = torch.cat(hits), torch.cat(labels)
-        count = torch.bincount(y)
-        right = torch.bincount(y[hit], minlength=len(count))
-        recall = right[count > 0] / count[count > 0]
-        return Score(float(hit.float().mean()), float(recall.mean()), loss / max(len(data), 1))
+        logits = torch.cat([self._forward(x) for x, _ in data.chunks()])
+        return score_of(logits, data.pixels.y[data.index])
 
     @torch.no_grad()
     def probabilities(self, theta: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Class probabilities for normalised inputs."""
         self._load(theta, None)
         self.module.eval()
-        return torch.cat([torch.softmax(self.module(part), 1) for part in torch.split(x, CHUNK)])
+        return torch.cat([torch.softmax(self._forward(part), 1) for part in torch.split(x, CHUNK)])
+
+
+def score_of(logits: torch.Tensor, y: torch.Tensor) -> Score:
+    hit, loss = logits.argmax(1) == y, F.cross_entropy(logits, y)
+    count = torch.bincount(y)
+    right = torch.bincount(y[hit], minlength=len(count))
+    recall = right[count > 0] / count[count > 0]
+    return Score(float(hit.float().mean()), float(recall.mean()), float(loss))
+
+
+@contextmanager
+def _seeded(seed: int, needed: bool) -> Iterator[None]:
+    """torch's own generator, for layers that draw from it; the caller's is left as it was."""
+    if not needed:
+        yield
+        return
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,15 @@ from amity.core import START, PeerId, Row
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
 
 
+def overlaps(mine: Sequence[float], others: Sequence[Sequence[float]] | Matrix) -> Matrix:
+    """True similarity of two peers: Σ_c min(P_i(c), P_j(c)), 1 for equal label distributions, 0 for disjoint."""
+    return np.asarray(np.minimum(np.asarray(mine), np.asarray(others)).sum(1))
+
+
 def overlap_matrix(labels: Mapping[PeerId, tuple[float, ...]]) -> Matrix:
-    """True similarity of every two peers: Σ_c min(P_i(c), P_j(c)), 1 for equal label distributions, 0 for disjoint."""
+    """The overlap of every two peers, in sorted order of names: m x m, for pictures."""
     share = np.array([labels[name] for name in sorted(labels)])
-    return np.array([np.minimum(row, share).sum(1) for row in share])
+    return np.array([overlaps(row, share) for row in share])
 
 
 def auc(friend: np.ndarray[Any, Any], score: np.ndarray[Any, Any]) -> float | None:
@@ -36,8 +41,7 @@ def taken_from(row: Row, me: PeerId) -> dict[PeerId, float]:
 
 
 def choice_quality(
-    names: tuple[PeerId, ...],
-    overlap: Matrix,
+    labels: Mapping[PeerId, tuple[float, ...]],
     friend: float,
     rows: Mapping[PeerId, Row],
     scores: Mapping[PeerId, Mapping[PeerId, float]],
@@ -47,12 +51,14 @@ def choice_quality(
 
     A peer's scores rank its neighbours; where it has none, the weights of its row do.
     """
+    names = sorted(labels)
     at = {name: i for i, name in enumerate(names)}
+    share = np.array([labels[name] for name in names])
     taken = hits = friends = reach = 0
     curves = []
     for me in names:
         near = neighbours[me]
-        real = np.array([overlap[at[me], at[j]] >= friend for j in near], dtype=bool)
+        real = overlaps(labels[me], share[[at[j] for j in near]]) >= friend if near else np.zeros(0, dtype=bool)
         row = taken_from(rows[me], me)
         chosen = np.array([j in row for j in near], dtype=bool)
         taken, hits = taken + int(chosen.sum()), hits + int((chosen & real).sum())
@@ -74,23 +80,30 @@ def choice_quality(
     return out
 
 
-BLOCK = 1 << 16
+NUMBERS = 1 << 22
+"""At most so many numbers of a matrix are held in double precision at a time."""
 
 
-def squared_distances(rows_MP: torch.Tensor) -> torch.Tensor:
-    """‖g_i − g_j‖² of all pairs, in double precision, a block of columns at a time."""
+def squared_distances(rows_MP: torch.Tensor, shared: torch.Tensor | None = None) -> torch.Tensor:
+    """‖g_i − g_j‖² of all pairs over the shared columns, in double precision, a block of columns at a time."""
     count = len(rows_MP)
     gram = torch.zeros(count, count, dtype=torch.float64)
-    for part in torch.split(rows_MP, BLOCK, dim=1):
-        block = part.double().cpu()
+    for part in torch.split(torch.arange(rows_MP.shape[1]), max(1, NUMBERS // count)):
+        block = _block(rows_MP, part, shared)
         gram += block @ block.T
     square = gram.diagonal()
     return (square[:, None] + square[None, :] - 2 * gram).clamp_min(0)
 
 
+def _block(rows_MP: torch.Tensor, part: torch.Tensor, shared: torch.Tensor | None) -> torch.Tensor:
+    block = rows_MP[:, part[0] : part[-1] + 1].double().cpu()
+    return block if shared is None else block[:, shared[part[0] : part[-1] + 1].cpu()]
+
+
 def gradient_metrics(
     names: tuple[PeerId, ...],
     gradients_MP: torch.Tensor,
+    shared: torch.Tensor | None,
     rows: Mapping[PeerId, Row],
     near: Mapping[PeerId, tuple[PeerId, ...]],
 ) -> dict[str, float]:
@@ -101,8 +114,9 @@ def gradient_metrics(
     - `all_error` = the same over all j in reach of i
     """
     at = {name: i for i, name in enumerate(names)}
-    distance = squared_distances(gradients_MP)
-    out = {"gradient_norm2": float(gradients_MP.mean(0).double().square().sum())}
+    distance = squared_distances(gradients_MP, shared)
+    mean = gradients_MP.mean(0) if shared is None else gradients_MP.mean(0)[shared]
+    out = {"gradient_norm2": float(mean.double().square().sum())}
     for key, chosen in (("coreset_error", {me: taken_from(rows[me], me) for me in names}), ("all_error", near)):
         pairs = [(at[me], at[j]) for me in names for j in chosen[me]]
         if pairs:

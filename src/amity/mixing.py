@@ -29,20 +29,46 @@ def check_row(row: Row, me: PeerId, arrived: Collection[PeerId]) -> None:
 def mix(row: Row, shares: Mapping[PeerId, Share]) -> Share:
     """Σ_j ϖ_j θ_j, and with masks (Σ_j ϖ_j m_j θ_j) / (Σ_j ϖ_j m_j) coordinate by coordinate.
 
-    The mask of the result is True where at least one share offers the coordinate.
+    The mask of the result is True where at least one share offers the coordinate. Sums are taken a block of columns at a
+    time, so that they stay in the cache.
     """
     names = sorted(row)
-    first = shares[names[0]]
-    if all(shares[j].mask is None for j in names):
-        total = first.theta * row[names[0]]
-        for j in names[1:]:
-            total.add_(shares[j].theta, alpha=row[j])
-        return Share(total)
-    total, weight = torch.zeros_like(first.theta), torch.zeros_like(first.theta)
-    for j in names:
-        mask = shares[j].mask
-        offered = torch.ones_like(weight) if mask is None else mask.to(weight.dtype)
-        total.add_(shares[j].theta * offered, alpha=row[j])
-        weight.add_(offered, alpha=row[j])
-    covered = weight > 0
-    return Share(torch.where(covered, total / weight.clamp_min(1e-38), total), covered)
+    chosen = [shares[j] for j in names]
+    total = torch.empty_like(chosen[0].theta)
+    masked = any(share.mask is not None for share in chosen)
+    covered = torch.empty_like(total, dtype=torch.bool) if masked else None
+    for at in range(0, len(total), BLOCK):
+        part = slice(at, at + BLOCK)
+        if covered is None:
+            _sum(total[part], [row[j] for j in names], [share.theta[part] for share in chosen])
+        else:
+            masks = [None if share.mask is None else share.mask[part] for share in chosen]
+            _masked_sum(total[part], covered[part], [row[j] for j in names], [s.theta[part] for s in chosen], masks)
+    return Share(total, covered)
+
+
+BLOCK = 1 << 16
+"""Columns summed at a time: 256 KB. A multiple of every vector width, so that blocks do not change a bit."""
+
+
+def _sum(total: torch.Tensor, weights: list[float], thetas: list[torch.Tensor]) -> None:
+    torch.mul(thetas[0], weights[0], out=total)
+    for weight, theta in zip(weights[1:], thetas[1:], strict=True):
+        total.add_(theta, alpha=weight)
+
+
+def _masked_sum(
+    total: torch.Tensor,
+    covered: torch.Tensor,
+    weights: list[float],
+    thetas: list[torch.Tensor],
+    masks: list[torch.Tensor | None],
+) -> None:
+    weighed = torch.zeros_like(total)
+    total.zero_()
+    for weight, theta, mask in zip(weights, thetas, masks, strict=True):
+        offered = torch.ones_like(total) if mask is None else mask.to(total.dtype)
+        total.add_(theta if mask is None else torch.where(mask, theta, 0.0), alpha=weight)
+        weighed.add_(offered, alpha=weight)
+    covered.copy_(weighed > 0)
+    total.copy_(torch.where(covered, total / weighed.clamp_min(1e-38), total))

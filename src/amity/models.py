@@ -75,7 +75,8 @@ def _conv_net(shape: Shape, name: str, convs: list[nn.Module], dense: tuple[int,
 
 
 def _block(channels_in: int, channels: int, kernel: int, padding: int = 0) -> list[nn.Module]:
-    return [nn.Conv2d(channels_in, channels, kernel, padding=padding), nn.ReLU(), nn.MaxPool2d(2)]
+    """Pooling before ReLU: the same values and gradients, on a quarter of the numbers."""
+    return [nn.Conv2d(channels_in, channels, kernel, padding=padding), nn.MaxPool2d(2), nn.ReLU()]
 
 
 @models.register("fashion_cnn2")

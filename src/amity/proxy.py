@@ -89,8 +89,13 @@ class Sketcher:
         return torch.zeros(bins, device=phi.device).index_add_(0, where_bins, phi * signs)
 
 
+def units(vectors: torch.Tensor) -> torch.Tensor:
+    """Rows scaled to length 1, in double precision; rows that vanish stay 0."""
+    rows = vectors.double()
+    norms = rows.norm(dim=1, keepdim=True)
+    return torch.where(norms > 1e-20, rows / norms.clamp_min(1e-20), torch.zeros_like(rows))
+
+
 def cosines(mine: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    """cos(φ_i, φ_j) for every row j of `others`: one product; 0 where a vector vanishes."""
-    norms = others.norm(dim=1) * mine.norm()
-    dots = others @ mine
-    return torch.where(norms > 1e-20, dots / norms.clamp_min(1e-20), torch.zeros_like(dots)).clamp(-1, 1)
+    """cos(φ_i, φ_j) for every row j of `others`: one product in double precision, rounded once; 0 for vectors of 0."""
+    return (units(others) @ units(mine[None])[0]).float().clamp(-1, 1)

@@ -122,15 +122,15 @@ def run(
     """
     resolved = as_config(config, overrides)
     path = Path(out) if out else new_dir(resolved.strategy.slug)
-    simulation = Simulation(resolved, load_data(resolved))
-    return _go(RunDir.create(path, resolved), simulation, on_round, on_part)
+    with Simulation(RunDir.check(path, resolved), load_data(resolved)) as simulation:
+        return _go(RunDir.create(path, simulation.config), simulation, on_round, on_part)
 
 
 def resume(path: str | Path, on_round: OnRound | None = None, on_part: OnPart | None = None) -> Result:
     """Go on with a run that was interrupted; the end is bit-identical to that of one that was not."""
     directory = RunDir.open(Path(path))
-    simulation = Simulation(directory.config, load_data(directory.config))
-    return _go(directory, simulation, on_round, on_part)
+    with Simulation(directory.config, load_data(directory.config)) as simulation:
+        return _go(directory, simulation, on_round, on_part)
 
 
 def _go(directory: RunDir, simulation: Simulation, on_round: OnRound | None, on_part: OnPart | None) -> Result:
@@ -139,9 +139,8 @@ def _go(directory: RunDir, simulation: Simulation, on_round: OnRound | None, on_
     with directory:
         start = directory.recover(simulation)
         for t in range(start, config.rounds):
-            began = time.perf_counter()
             report = simulation.round()
-            directory.append(report, time.perf_counter() - began)
+            directory.append(report)
             if (t + 1) % config.checkpoint.every == 0 or t + 1 == config.rounds:
                 directory.checkpoint(simulation)
             if on_round:
@@ -150,10 +149,10 @@ def _go(directory: RunDir, simulation: Simulation, on_round: OnRound | None, on_
 
 
 def restored(path: str | Path) -> Simulation:
-    """The simulation as the newest checkpoint of a run left it."""
-    config = read_config(Path(path))
+    """The simulation as the newest checkpoint of a run left it, in this process."""
+    config = read_config(Path(path)).replace(engine={"name": "local", "workers": 1})
     simulation = Simulation(config, load_data(config))
     commit = next(commits(Path(path)), None)
-    if commit is not None:
-        simulation.restore(commit.round, commit.tensors, commit.memory)
+    if commit is not None and commit.tensors is not None:
+        simulation.restore(commit.round, commit.tensors.of, commit.memory)
     return simulation

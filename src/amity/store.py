@@ -26,14 +26,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-import safetensors.torch
-import torch
+import safetensors
 
 from amity._version import __version__
 from amity.config import Config, load
 from amity.errors import RunDirError, StorageError, StrategyError, brief
 from amity.files import write_atomically
 from amity.simulate import Report, Simulation
+from amity.tensors import Archive, digest_of, encode
 
 LINES = ("metrics.jsonl", "edges.jsonl", "rounds.jsonl")
 KEEP = 2
@@ -60,7 +60,7 @@ class Commit:
     """A commit record that was found whole."""
 
     round: int
-    tensors: dict[str, torch.Tensor]
+    tensors: Archive | None
     memory: dict[str, Any]
     lines: dict[str, int]
     """Bytes of each line file that belong to the rounds before `round`."""
@@ -76,17 +76,20 @@ class RunDir:
         self._lock: IO[bytes] | None = None
 
     @staticmethod
-    def check(path: Path, config: Config) -> None:
-        """Refuse a directory that cannot be used or belongs to something else."""
+    def check(path: Path, config: Config) -> Config:
+        """Refuse a directory that cannot be used or belongs to something else. If it holds a run of this config, what the
+        config leaves open is as it was settled there."""
         refuse_unusable(path)
         existing = path / "config.toml"
         if existing.exists():
             other = load(existing)
+            config = config.completed(other)
             if other.digest != config.digest:
                 keys = ", ".join(differences(other, config)[:4])
                 raise RunDirError(f"{path}: holds a run of another config (differs in {keys}); choose another out=")
         elif path.exists() and any(p.name not in (".lock", "checkpoint") and p.suffix != ".tmp" for p in path.iterdir()):
             raise RunDirError(f"{path}: is not empty and holds no run; choose another out=")
+        return config
 
     @classmethod
     def create(cls, path: Path, config: Config) -> RunDir:
@@ -131,9 +134,9 @@ class RunDir:
 
     def recover(self, simulation: Simulation) -> int:
         """Bring files and simulation to the newest good checkpoint, and return the round to go on with."""
-        commit = next(commits(self.path), Commit(0, {}, {}, dict.fromkeys(LINES, 0)))
-        if commit.round:
-            simulation.restore(commit.round, commit.tensors, commit.memory)
+        commit = next(commits(self.path), Commit(0, None, {}, dict.fromkeys(LINES, 0)))
+        if commit.tensors is not None:
+            simulation.restore(commit.round, commit.tensors.of, commit.memory)
         for name in LINES:
             path, size = self.path / name, commit.lines[name]
             try:
@@ -148,13 +151,15 @@ class RunDir:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def append(self, report: Report, seconds: float) -> None:
+    def append(self, report: Report) -> None:
         """The lines of one round."""
         edges = ({"round": report.round, "peer": name, "row": dict(row)} for name, row in report.rows.items())
         self._write("metrics.jsonl", report.peers.values())
         self._write("edges.jsonl", edges)
         self._write("rounds.jsonl", [report.network])
-        self._write("timings.jsonl", [{"round": report.round, "seconds": round(seconds, 4), "at": round(time.time(), 2)}])
+        phases = {phase: round(seconds, 4) for phase, seconds in report.seconds.items()}
+        total = round(sum(report.seconds.values()), 4)
+        self._write("timings.jsonl", [{"round": report.round, "seconds": total, **phases, "at": round(time.time(), 2)}])
 
     def _write(self, name: str, records: Iterable[Mapping[str, Any]]) -> None:
         data = b"".join(dump(record) for record in records)
@@ -173,23 +178,22 @@ class RunDir:
 
     def checkpoint(self, simulation: Simulation) -> None:
         """Commit all rounds so far."""
-        tensors, memory = simulation.state()
         name = f"round-{simulation.next_round:06d}"
-        data = safetensors.torch.save({key: value.cpu().contiguous() for key, value in tensors.items()})
+        digest = hashlib.sha256()
         try:
+            models = encode(simulation.names, simulation.snapshots(), digest.update)
+            write_atomically(self.path / "checkpoint" / f"{name}.safetensors", models)
             for line_file in LINES:
                 os.fsync(self._streams[line_file].fileno())
             record = {
                 "round": simulation.next_round,
                 "config": config_digest(self.path),
                 "amity": __version__,
-                "tensors": hashlib.sha256(data).hexdigest(),
+                "tensors": digest.hexdigest(),
                 "lines": {n: {"bytes": self._streams[n].tell(), "sha256": h.hexdigest()} for n, h in self._hashes.items()},
-                "memory": memory,
+                "memory": simulation.memories,
             }
-            text = json.dumps(record)
-            write_atomically(self.path / "checkpoint" / f"{name}.safetensors", data)
-            write_atomically(self.path / "checkpoint" / f"{name}.json", text.encode())
+            write_atomically(self.path / "checkpoint" / f"{name}.json", json.dumps(record).encode())
         except (TypeError, ValueError) as error:
             raise StrategyError(f"{self.path}: a strategy's memory must be plain JSON data ({brief(error)})") from None
         except OSError as error:
@@ -217,9 +221,9 @@ def commits(path: Path) -> Iterator[Commit]:
 def _read_commit(path: Path, record_path: Path) -> Commit | None:
     try:
         record = json.loads(record_path.read_bytes())
-        data = record_path.with_suffix(".safetensors").read_bytes()
+        archive = Archive(record_path.with_suffix(".safetensors"))
         lines = {name: record["lines"][name] for name in LINES}
-        if record["tensors"] != hashlib.sha256(data).hexdigest():
+        if record["tensors"] != digest_of(archive.path):
             return None
         if record["config"] != config_digest(path):
             raise RunDirError(
@@ -232,7 +236,7 @@ def _read_commit(path: Path, record_path: Path) -> Commit | None:
         if not isinstance(record["memory"], dict):
             return None
         sizes = {name: int(want["bytes"]) for name, want in lines.items()}
-        return Commit(int(record["round"]), safetensors.torch.load(data), record["memory"], sizes)
+        return Commit(int(record["round"]), archive, record["memory"], sizes)
     except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError):
         return None
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from amity.core import Context, Share, State, Stats
+from amity.core import Context, Fit, Share, State, Stats, Training
 from amity.methods.registry import methods
 
 
@@ -29,8 +29,8 @@ class Finetune:
     def init(self, theta: torch.Tensor, ctx: Context) -> State:
         return {}
 
-    def train(self, state: State, theta: torch.Tensor, ctx: Context) -> tuple[State, torch.Tensor, Stats]:
-        trained, loss = ctx.learner.fit(theta, ctx.train, ctx.rng, ctx.epochs, None, ctx.round)
+    def train(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[tuple[State, torch.Tensor, Stats]]:
+        trained, loss = yield Fit(theta, ctx.epochs)
         return state, trained, Stats(loss)
 
     def share(self, state: State, theta: torch.Tensor, ctx: Context) -> Share:
@@ -39,5 +39,5 @@ class Finetune:
     def absorb(self, state: State, theta: torch.Tensor, mixed: Share, ctx: Context) -> tuple[State, torch.Tensor]:
         return state, mixed.theta
 
-    def model(self, state: State, theta: torch.Tensor, ctx: Context) -> torch.Tensor:
-        return ctx.learner.fit(theta, ctx.train, ctx.rng, self.tune_epochs, None, ctx.round)[0]
+    def model(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[torch.Tensor]:
+        return (yield Fit(theta, self.tune_epochs)).theta

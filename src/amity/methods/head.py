@@ -8,7 +8,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from amity.core import Context, Share, State, Stats
+from amity.core import Context, Fit, Share, State, Stats, Training
 from amity.methods.registry import methods
 
 
@@ -31,10 +31,10 @@ class Head:
     def init(self, theta: torch.Tensor, ctx: Context) -> State:
         return {}
 
-    def train(self, state: State, theta: torch.Tensor, ctx: Context) -> tuple[State, torch.Tensor, Stats]:
-        learner = ctx.learner
-        theta, _ = learner.fit(theta, ctx.train, ctx.rng, ctx.epochs_head, learner.layout.head, ctx.round)
-        trained, loss = learner.fit(theta, ctx.train, ctx.rng, ctx.epochs, learner.layout.body, ctx.round)
+    def train(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[tuple[State, torch.Tensor, Stats]]:
+        layout = ctx.learner.layout
+        theta, _ = yield Fit(theta, ctx.epochs_head, layout.head)
+        trained, loss = yield Fit(theta, ctx.epochs, layout.body)
         return state, trained, Stats(loss)
 
     def share(self, state: State, theta: torch.Tensor, ctx: Context) -> Share:
@@ -45,5 +45,5 @@ class Head:
     def absorb(self, state: State, theta: torch.Tensor, mixed: Share, ctx: Context) -> tuple[State, torch.Tensor]:
         return state, mixed.theta if mixed.mask is None else torch.where(mixed.mask, mixed.theta, theta)
 
-    def model(self, state: State, theta: torch.Tensor, ctx: Context) -> torch.Tensor:
-        return ctx.learner.fit(theta, ctx.train, ctx.rng, self.tune_epochs, ctx.learner.layout.head, ctx.round)[0]
+    def model(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[torch.Tensor]:
+        return (yield Fit(theta, self.tune_epochs, ctx.learner.layout.head)).theta

@@ -1,13 +1,22 @@
-"""Carries one peer's asks within a round of the simulator, and books what they move."""
+"""Carries one peer's asks within a round of the simulator, and books what they move.
+
+An ask is answered in three steps, so that the asks of all peers can be computed together: `open` says who answers and
+books the transfer, the engine has done what is `wanting`, and `read` turns it into answers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from amity.core import Answers, Ask, PeerId, Reference, Share, Strategy
-from amity.facts import REPLY_BYTES, Fact, Labels, Ledger, Offer, transfer
-from amity.peer import Peer
+import torch
+
+from amity.core import Answers, Ask, Card, Memory, PeerId, Reference, Share, Strategy
+from amity.facts import REPLY_BYTES, Fact, Labels, Ledger, Losses, Offer, Similarity, transfer
+from amity.proxy import units
 from amity.topology import Network
+
+NOWHERE = torch.empty(0)
 
 
 def is_central(strategy: Strategy) -> bool:
@@ -15,70 +24,114 @@ def is_central(strategy: Strategy) -> bool:
     return isinstance(strategy, Reference) and strategy.ignores_graph
 
 
+@dataclass
+class Seat:
+    """What the engine knows of one peer within a round: never its vectors, only what has been said of them."""
+
+    name: PeerId
+    examples: int
+    labels: tuple[float, ...]
+    memory: Memory = field(default_factory=dict)
+    round: int = 0
+    degree: int = 0
+    card: Card | None = None
+    ledger: Ledger = field(default_factory=Ledger)
+    train_loss: float = float("nan")
+    share_bytes: int = 0
+    start_bytes: int = 0
+    losses: Losses | None = None
+    """Its own, before and after training, once somebody has asked."""
+    known: dict[PeerId, float] = field(default_factory=dict)
+    """F_i of others' models: no loss is computed twice in a round."""
+
+    def begin(self, round: int, degree: int) -> None:
+        """A new round: nothing of the last one's answers is kept."""
+        self.round, self.degree, self.card, self.losses = round, degree, None, None
+        self.ledger, self.known = Ledger(), {}
+
+    def loss_of(self, peer: PeerId, share: Share) -> float:
+        return self.known[peer]
+
+    def pay(self, forward: int, backward: int) -> None:
+        self.ledger.forward += forward
+        self.ledger.backward += backward
+
+
 class Desk:
-    """Carries one peer's asks within a round: who answers, what moves, and what has arrived."""
+    """One peer's asks within a round: who answers, what moves, and what has arrived."""
 
     def __init__(
         self,
-        me: Peer,
+        me: Seat,
         near: tuple[PeerId, ...],
-        peers: Mapping[PeerId, Peer],
+        seats: Mapping[PeerId, Seat],
         network: Network,
         strategy: Strategy,
     ) -> None:
-        self.me, self.near, self.peers, self.network = me, frozenset(near), peers, network
+        self.me, self.near, self.seats, self.network = me, frozenset(near), seats, network
         self.reference, self.central = isinstance(strategy, Reference), is_central(strategy)
-        self.arrived: dict[PeerId, Share] = {}
+        self.arrived: set[PeerId] = set()
+        """Whose model is here and may stand in a row."""
+        self.brought: dict[PeerId, Share] = {}
+        """Models that came back from visits: these vectors exist nowhere else."""
         self._cards: set[PeerId] = set()
         self._sent: set[PeerId] = set()
 
-    def answer(self, ask: Ask) -> Answers:
-        me, network = self.me, self.network
+    def open(self, ask: Ask) -> list[PeerId]:
+        """Who answers, in order; what is lost on the way is booked."""
         if not (isinstance(ask, Ask) and isinstance(ask.fact, Fact)):
             raise TypeError(f"a plan must yield Ask(fact, peers), got {ask!r}")
-        fact = ask.fact
+        fact, me = ask.fact, self.me
         if fact.reference and not self.reference:
             raise TypeError(f"{type(fact).__name__}() is for references only; mix amity.core.Reference into the strategy")
-        offers: dict[PeerId, Offer] = {}
+        here = []
         for j in sorted(set(ask.peers)):
-            if j == me.name or (j in self.near and network.delivered(me.round, me.name, j, type(fact).__name__)):
-                offers[j] = self._fetch(fact, j)
+            if j == me.name or (j in self.near and self.network.delivered(me.round, me.name, j, type(fact).__name__)):
+                here.append(j)
             elif j in self.near:
-                self._lose(fact, self.peers[j])
-        return fact.read(me, offers)
+                self._lose(fact, self.seats[j])
+        return here
 
-    def _lose(self, fact: Fact, other: Peer) -> None:
+    def _lose(self, fact: Fact, other: Seat) -> None:
         """A lost answer costs its sender (and a lost model its owner) what it would have cost."""
         nowhere = Ledger()
         if fact.sends:
-            transfer("model", self.me.share_start.nbytes, self.me.ledger, nowhere)
+            transfer("model", self.me.start_bytes, self.me.ledger, nowhere)
         elif "model" in fact.moves and other.name not in self.arrived:
-            transfer("model", other.share.nbytes, other.ledger, nowhere)
+            transfer("model", other.share_bytes, other.ledger, nowhere)
         elif "card" in fact.moves and other.card is not None and other.name not in self._cards:
             transfer("card", other.card.nbytes, other.ledger, nowhere)
 
-    def _fetch(self, fact: Fact, j: PeerId) -> Offer:
-        """Bring what the fact moves from j to me, and book it; what is here already does not move again."""
-        me, other = self.me, self.peers[j]
+    def read(self, fact: Fact, here: list[PeerId], hosted: Mapping[PeerId, Offer], gallery: Gallery | None) -> Answers:
+        """The answers; `hosted` are the offers of those who computed on my model."""
+        offers = {j: self._fetch(fact, j, hosted) for j in here}
+        if gallery is not None and fact == Similarity() and self.me.card is not None:
+            return gallery.cosines(self.me.name, [j for j in here if offers[j].card is not None])
+        return fact.read(self.me, offers)
+
+    def _fetch(self, fact: Fact, j: PeerId, hosted: Mapping[PeerId, Offer]) -> Offer:
+        """What the fact moves from j to me, and its booking; what is here already does not move again."""
+        me, other = self.me, self.seats[j]
         if fact.sends:
-            guest = me.share_start
-            offer = fact.serve(other, guest, me.name)
+            offer = hosted[j]
             if j != me.name and j not in self._sent:
-                transfer("model", guest.nbytes, me.ledger, other.ledger)
+                transfer("model", me.start_bytes, me.ledger, other.ledger)
                 self._sent.add(j)
+            if offer.share is not None:
+                self.brought[j] = offer.share
         else:
             offer = Offer(
-                len(other.data.train),
+                other.examples,
                 other.card if "card" in fact.moves else None,
-                self.arrived.get(j, other.share) if "model" in fact.moves else None,
+                Share(NOWHERE) if "model" in fact.moves else None,
                 other.losses if "reply" in fact.moves else None,
-                other.data.labels if isinstance(fact, Labels) else (),
+                other.labels if isinstance(fact, Labels) else (),
             )
         if j != me.name:
             self._book(offer, other, fresh=fact.sends)
         return offer
 
-    def _book(self, offer: Offer, other: Peer, fresh: bool) -> None:
+    def _book(self, offer: Offer, other: Seat, fresh: bool) -> None:
         j, books = other.name, (other.ledger, self.me.ledger)
         if offer.card is not None and (fresh or j not in self._cards):
             transfer("card", offer.card.nbytes, *books)
@@ -87,5 +140,26 @@ class Desk:
             transfer("reply", REPLY_BYTES, *books)
         if offer.share is not None and (fresh or j not in self.arrived):
             if not self.central:
-                transfer("model", offer.share.nbytes, *books)
-            self.arrived[j] = offer.share
+                transfer("model", offer.share.nbytes if fresh else other.share_bytes, *books)
+            self.arrived.add(j)
+
+
+class Gallery:
+    """All cards of a round: the cosines of any two, from one product where most pairs are asked for.
+
+    Products are taken in double precision and rounded once, so that a cosine has the same bits however many are
+    computed together.
+    """
+
+    def __init__(self, seats: Mapping[PeerId, Seat], pairs: int) -> None:
+        names = [name for name in sorted(seats) if seats[name].card is not None]
+        self._row = {name: i for i, name in enumerate(names)}
+        cards = [card.sketch for name in names if (card := seats[name].card) is not None]
+        self._unit = units(torch.stack(cards)) if cards else torch.empty(0, 0)
+        self._all = self._unit @ self._unit.T if 4 * pairs >= len(names) ** 2 else None
+
+    def cosines(self, me: PeerId, others: list[PeerId]) -> dict[PeerId, float]:
+        at = torch.tensor([self._row[j] for j in others], dtype=torch.long)
+        mine = self._row[me]
+        row = self._unit[at] @ self._unit[mine] if self._all is None else self._all[mine, at]
+        return dict(zip(others, row.float().clamp(-1, 1).tolist(), strict=True))

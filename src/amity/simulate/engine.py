@@ -1,89 +1,72 @@
-"""The simulator: train -> card and share -> decide -> mix -> evaluate, for all peers, in one process.
+"""The simulator: train -> card and share -> decide -> mix -> evaluate, for all peers.
 
-During *decide* everyone sees one frozen snapshot of the round, so no result depends on the order of peers. Peers stand
-in sorted order of their names everywhere.
+During *decide* everyone sees one frozen snapshot of the round, so no result depends on the order of peers. Peers stand in
+sorted order of their names everywhere. The plans of all peers advance in lockstep: the asks that they have reached are
+computed together by the crew, then every plan is sent its answers.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import TracebackType
 from typing import Any
 
 import torch
 
 from amity.config import Config
-from amity.core import START, Decision, PeerId, Row, Share, View, drive
+from amity.core import START, Ask, Card, Decision, PeerId, Plan, Row, Share, View
 from amity.data import Dataset, split
-from amity.errors import AmityError, ConfigError, RunDirError, StrategyError, brief
-from amity.layout import layout_of
-from amity.learn import Learner, Recipe
-from amity.metrics import (
-    choice_quality,
-    gradient_metrics,
-    overlap_matrix,
-    taken_from,
-)
+from amity.errors import AmityError, RunDirError, StrategyError, brief
+from amity.facts import Fact, Loss, Offer, Reported, Similarity
+from amity.metrics import choice_quality, gradient_metrics, taken_from
 from amity.mixing import check_row, mix
 from amity.peer import Peer, PeerData, World
-from amity.proxy import Sketcher
 from amity.rng import rng
-from amity.simulate.desk import Desk, is_central
+from amity.simulate.build import one_thread, settled, units_of
+from amity.simulate.crew import Crew
+from amity.simulate.desk import Desk, Gallery, Seat, is_central
+from amity.simulate.shard import Hosted, Job, Shard, Trained, read_losses
 from amity.topology import Network, peer_names
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One thread inside the block: the same bits however many cores there are, and one core for each process."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What one round yields: a record a peer, the rows, and a record of the network."""
+    """What one round yields: a record a peer, the rows, a record of the network, and the seconds of each phase."""
 
     round: int
     peers: dict[PeerId, dict[str, Any]]
     rows: dict[PeerId, Row]
     network: dict[str, Any]
+    seconds: dict[str, float]
 
 
-def make_learner(config: Config, shape: tuple[int, ...], classes: int) -> Learner:
-    """The module of the config with its initial parameters, which are the same for all peers of a seed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng(config.seed, "model").integers(2**62)))
-        module = config.model.thing.build(shape, classes)
-    train = config.train
-    recipe = Recipe(
-        train.lr,
-        train.lr_head or train.lr,
-        train.momentum,
-        train.weight_decay,
-        train.batch,
-        train.clip,
-        train.decay,
-        train.augment == "crop_flip",
-    )
-    if recipe.augment and len(shape) != 3:
-        raise ConfigError(f"train.augment: crop_flip needs images, got examples of shape {shape}; use train.augment=none")
-    layers = config.model.extra
-    return Learner(module, layout_of(module, layers.head, layers.proxy_layer), recipe, config.device)
+@dataclass
+class _Course:
+    """One peer's plan on its way: what it asks now, and what it has decided in the end."""
+
+    desk: Desk
+    plan: Plan
+    view: View
+    ask: Ask | None = None
+    here: tuple[PeerId, ...] = ()
+    decision: Decision | None = None
+
+    @property
+    def brings_models(self) -> bool:
+        """Whether it asks for models that are made for it alone."""
+        return self.ask is not None and self.ask.fact.sends and "model" in self.ask.fact.moves
 
 
 class Simulation:
-    """All peers of a run. `round()` advances by one round; `state`/`restore` are what a checkpoint needs."""
+    """All peers of a run. `round()` advances by one round; `snapshots`/`restore` are what a checkpoint needs."""
 
     def __init__(self, config: Config, dataset: Dataset, names: tuple[PeerId, ...] | None = None) -> None:
-        self.config = config
         dataset = replace(dataset, pixels=dataset.pixels.to(config.device))
+        self.config = config = settled(config, dataset)
         self.names = tuple(sorted(names or peer_names(config.peers)))
         self.strategy = config.strategy.thing
         availability = config.topology.extra
@@ -98,29 +81,48 @@ class Simulation:
         )
         with one_thread():
             self.data: dict[PeerId, PeerData] = split(dataset, config.partition.thing, self.names, config.seed)
-            learner = make_learner(config, dataset.shape, dataset.classes)
-            self.world = World(
-                config.seed,
-                config.rounds,
-                config.method.thing,
-                learner,
-                Sketcher(config.seed),
-                learner.initial(),
-                config.train.epochs,
-                config.train.epochs_head,
-                config.facts.examples,
-            )
-            self.peers = {name: Peer(name, self.data[name], self.world) for name in self.names}
-        self.overlap = overlap_matrix({name: peer.data.labels for name, peer in self.peers.items()})
+            self.crew: Crew = config.engine.thing.crew(config, dataset, self.names, self.data)
+        self.units = units_of(config, self.data)
+        self.seats = {name: Seat(name, len(data.train), data.labels) for name, data in self.data.items()}
         self.next_round = 0
         self.on_part: Callable[[int, float], None] | None = None
         self._told = time.monotonic()
+        self._references: dict[PeerId, torch.Tensor] = {}
+        """Sketches that never change (the gradient at the common reference): paid for once."""
 
-    def _tell(self, t: int, share: float) -> None:
+    def __enter__(self) -> Simulation:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers, if there are any."""
+        self.crew.close()
+
+    @property
+    def shard(self) -> Shard:
+        """All peers, where they are in this process."""
+        shard: Shard = self.crew.shard  # type: ignore[attr-defined]
+        return shard
+
+    @property
+    def peers(self) -> dict[PeerId, Peer]:
+        return self.shard.peers
+
+    @property
+    def world(self) -> World:
+        return self.shard.world
+
+    def _tell(self, t: int, low: float, high: float) -> Callable[[float], None]:
         """Say how far the round is, at most once a second."""
-        if self.on_part is not None and time.monotonic() - self._told > 1:
-            self._told = time.monotonic()
-            self.on_part(t, share)
+
+        def tell(share: float) -> None:
+            if self.on_part is not None and time.monotonic() - self._told > 1:
+                self._told = time.monotonic()
+                self.on_part(t, low + (high - low) * share)
+
+        return tell
 
     # -- one round -------------------------------------------------------------------------------------------------
 
@@ -130,88 +132,219 @@ class Simulation:
             return self._round(self.next_round)
 
     def _round(self, t: int) -> Report:
+        clock = _Clock()
         near = self.network.neighbours(t, everyone=self._central)
-        for done, (name, peer) in enumerate(self.peers.items()):
-            self._tell(t, 0.4 * done / len(self.names))
-            peer.begin(t, len(near[name]), self.strategy.card)
-            peer.train()
-            peer.publish()
-        decided = {}
-        for done, name in enumerate(self.names):
-            self._tell(t, 0.4 + 0.3 * done / len(self.names))
-            decided[name] = self._decide(name, t, near[name])
+        self._train(t, near)
+        clock.lap("train")
+        decided, brought = self._decide(t, near)
+        clock.lap("select")
+        self._mix(t, decided, brought)
+        clock.lap("mix")
+        self.next_round = t + 1
         last = t + 1 == self.config.rounds
         measured = t % self.config.eval.every == 0 or last
-        after_training = {n: p.world.learner.score(p.trained, p.data.test) for n, p in self.peers.items() if measured}
-        for name, (decision, mixed) in decided.items():
-            self.peers[name].settle(mixed, decision.memory)
-        self.next_round = t + 1
-        rows = {name: decision.row for name, (decision, _) in decided.items()}
-        records = {}
-        for done, name in enumerate(self.names):
-            self._tell(t, 0.7 + 0.3 * done / len(self.names))
-            records[name] = self._record(name, t, len(near[name]), decided[name][0])
-            if measured:
-                records[name] |= self._scores(self.peers[name], after_training[name].accuracy)
-        scores = {name: decision.scores for name, (decision, _) in decided.items()}
-        network = {"round": t, **choice_quality(self.names, self.overlap, self.config.eval.friend, rows, scores, near)}
+        records = {name: self._record(name, t, len(near[name]), decided[name]) for name in self.names}
+        if measured:
+            jobs = [Job("evaluate", unit[0], (unit, t)) for unit in self.units]
+            for unit, scores in zip(self.units, self.crew.do(jobs, self._tell(t, 0.7, 1)), strict=True):
+                for name, score in zip(unit, scores, strict=True):
+                    records[name] |= score
+        rows = {name: decision.row for name, decision in decided.items()}
+        quality = choice_quality(
+            {name: seat.labels for name, seat in self.seats.items()},
+            self.config.eval.friend,
+            rows,
+            {name: decision.scores for name, decision in decided.items()},
+            near,
+        )
+        network: dict[str, Any] = {"round": t, **quality}
         every = self.config.eval.gradients_every
         if every and (t % every == 0 or last):
-            network |= self._theory(rows, near)
+            network |= self._theory(t, rows, near)
         if measured:
-            network["accuracy"] = sum(r["accuracy"] for r in records.values()) / len(records)
-        return Report(t, records, rows, network)
-
-    def _decide(self, name: PeerId, t: int, near: tuple[PeerId, ...]) -> tuple[Decision, Share]:
-        """Drive one peer's plan and mix what arrived; only this peer's arrivals are alive at once."""
-        me, config = self.peers[name], self.config
-        view = View(
-            name,
-            t,
-            config.rounds,
-            near,
-            len(me.data.train),
-            me.card,
-            rng(config.seed, "decide", t, name),
-            rng(config.seed, "common", t),
-            me.memory,
-        )
-        desk = Desk(me, near, self.peers, self.network, self.strategy)
-        decision = self._driven(view, desk)
-        check_row(decision.row, name, desk.arrived)
-        if self._central and near:
-            self._book_server(me, decision.row)
-        models = desk.arrived | {name: me.share} | ({START: me.share_start} if START in decision.row else {})
-        return decision, mix(decision.row, models)
+            network["accuracy"] = sum(records[name]["accuracy"] for name in self.names) / len(records)
+        clock.lap("evaluate")
+        return Report(t, records, rows, network, clock.laps)
 
     @property
     def _central(self) -> bool:
         return is_central(self.strategy)
 
-    def _book_server(self, me: Peer, row: Row) -> None:
-        """With a server, a peer receives one model, and sends one if it is in the average."""
-        me.ledger.model_in += me.share.nbytes
-        me.ledger.model_out += me.share.nbytes if me.name in row else 0
+    def _train(self, t: int, near: Mapping[PeerId, tuple[PeerId, ...]]) -> None:
+        for name, seat in self.seats.items():
+            seat.begin(t, len(near[name]))
+        spec = self.strategy.card
+        lasting = spec is not None and spec.proxy == "grad_ref"
+        asked = None if lasting and self._references else spec
+        jobs = [Job("train", unit[0], (unit, t, asked)) for unit in self.units]
+        for unit, results in zip(self.units, self.crew.do(jobs, self._tell(t, 0, 0.4)), strict=True):
+            for name, trained in zip(unit, results, strict=True):
+                self._seated(self.seats[name], trained, lasting)
 
-    def _driven(self, view: View, desk: Desk) -> Decision:
-        """One decision in plain numbers; whatever a strategy does wrong is said of it, its peer and its round."""
-        where = f"strategy {self.config.strategy.label}, {view.me}, round {view.round}"
+    def _seated(self, seat: Seat, trained: Trained, lasting: bool) -> None:
+        """Take down what a training said of itself. A lasting sketch is computed again after a resume, for nothing."""
+        backward, forward = trained.backward, trained.forward
+        if lasting and trained.sketch is not None and seat.round > 0:
+            examples = self.config.facts.examples
+            used = min(examples, seat.examples) if examples else seat.examples
+            backward, forward = backward - used, forward - used
+        seat.pay(forward, backward)
+        seat.train_loss, seat.share_bytes, seat.start_bytes = trained.loss, trained.share_bytes, trained.start_bytes
+        sketch = None if trained.sketch is None else torch.from_numpy(trained.sketch)
+        if lasting:
+            sketch = self._references.setdefault(seat.name, sketch) if sketch is not None else self._references[seat.name]
+        if sketch is not None:
+            seat.card = Card(seat.name, seat.round, seat.examples, seat.degree, sketch)
+
+    # -- deciding ------------------------------------------------------------------------------------------------------
+
+    def _decide(
+        self, t: int, near: Mapping[PeerId, tuple[PeerId, ...]]
+    ) -> tuple[dict[PeerId, Decision], dict[PeerId, Share]]:
+        """Every peer's decision; and the mixed models of those who had visitors' models, which exist nowhere else."""
+        courses = {name: self._begin(name, t, near[name]) for name in self.names}
+        mixed: dict[PeerId, Share] = {}
+        tell = self._tell(t, 0.4, 0.7)
+        for course in courses.values():
+            self._advance(course, None)
+        while going := [course for course in courses.values() if course.decision is None]:
+            tell(1 - len(going) / len(courses))
+            visiting = [course for course in going if course.brings_models]
+            if others := [course for course in going if not course.brings_models]:
+                self._answer(others, tell)
+                continue
+            while visiting[0].decision is None:  # one at a time: only this peer's visitors are in memory at once
+                self._answer(visiting[:1], tell)
+            mixed |= self._mix_brought(visiting[0])
+        return {name: self._checked(course) for name, course in courses.items()}, mixed
+
+    def _begin(self, name: PeerId, t: int, near: tuple[PeerId, ...]) -> _Course:
+        seat, config = self.seats[name], self.config
+        view = View(
+            name,
+            t,
+            config.rounds,
+            near,
+            seat.examples,
+            seat.card,
+            rng(config.seed, "decide", t, name),
+            rng(config.seed, "common", t),
+            seat.memory,
+        )
+        desk = Desk(seat, near, self.seats, self.network, self.strategy)
+        return _Course(desk, self.strategy.decide(view, {name: 1.0}), view)
+
+    def _advance(self, course: _Course, answers: Mapping[PeerId, Any] | None) -> None:
+        """To the next ask, or to the decision; whatever a strategy does wrong is said of it, its peer and its round."""
+        with self._blaming(course.view):
+            try:
+                course.ask = next(course.plan) if answers is None else course.plan.send(answers)
+                course.here = tuple(course.desk.open(course.ask))
+            except StopIteration as stop:
+                if not isinstance(stop.value, Decision):
+                    raise TypeError(f"a plan must return a Decision, got {type(stop.value).__name__}") from None
+                course.ask, course.decision = None, self._plain(stop.value, course.view.round)
+
+    @contextmanager
+    def _blaming(self, view: View) -> Iterator[None]:
         try:
-            decision = drive(self.strategy.decide(view, {view.me: 1.0}), desk.answer)
-            row = {str(j): float(weight) for j, weight in decision.row.items()}
-            notes = {str(key): float(value) for key, value in decision.notes.items()}
-            if view.round < 2 and json.loads(json.dumps(decision.memory)) != decision.memory:
-                raise TypeError("memory must be plain JSON data: dicts with text keys, lists, numbers, text")
-            return Decision(row, decision.memory, notes, decision.scores)
+            yield
         except AmityError:
             raise
         except (Exception, SystemExit) as error:  # a strategy may be anybody's code
+            where = f"strategy {self.config.strategy.label}, {view.me}, round {view.round}"
             raise StrategyError(f"{where}: {brief(error)}") from error
+
+    @staticmethod
+    def _plain(decision: Decision, round: int) -> Decision:
+        """One decision in plain numbers."""
+        row = {str(j): float(weight) for j, weight in decision.row.items()}
+        notes = {str(key): float(value) for key, value in decision.notes.items()}
+        if round < 2 and json.loads(json.dumps(decision.memory)) != decision.memory:
+            raise TypeError("memory must be plain JSON data: dicts with text keys, lists, numbers, text")
+        return Decision(row, decision.memory, notes, decision.scores)
+
+    def _answer(self, courses: Sequence[_Course], tell: Callable[[float], None]) -> None:
+        """Compute what these plans ask for, all together, and send them on."""
+        asks = [(course, course.ask.fact) for course in courses if course.ask is not None]
+        hosted = self._compute(asks, tell)
+        pairs = sum(len(course.here) for course, fact in asks if fact == Similarity())
+        gallery = Gallery(self.seats, pairs) if pairs else None
+        for course, fact in asks:
+            with self._blaming(course.view):
+                answers = course.desk.read(fact, list(course.here), hosted.get(course.view.me, {}), gallery)
+            self._advance(course, answers)
+
+    def _compute(
+        self, asks: Sequence[tuple[_Course, Fact]], tell: Callable[[float], None]
+    ) -> dict[PeerId, dict[PeerId, Offer]]:
+        """Everything that the facts need and that is not known yet, as one list of jobs."""
+        jobs: list[Job] = []
+        reporting: set[PeerId] = set()
+        for course, fact in asks:
+            me, t = course.desk.me, course.view.round
+            if isinstance(fact, Loss):
+                others = tuple(j for j in course.here if j not in me.known)
+                jobs += [Job("losses", me.name, (me.name, others, t), needs=others)] if others else []
+            elif isinstance(fact, Reported):
+                reporting |= {j for j in course.here if self.seats[j].losses is None}
+            elif fact.sends:
+                spec = self.strategy.card
+                for j in course.here:
+                    jobs.append(Job("host", j, (j, fact, me.name, spec, self.seats[j].degree, t), guests=(me.name,)))
+        jobs += [Job("own_losses", j, (j, self.seats[j].round)) for j in sorted(reporting)]
+        hosted: dict[PeerId, dict[PeerId, Offer]] = {}
+        for job, result in zip(jobs, self.crew.do(jobs, tell) if jobs else [], strict=True):
+            seat = self.seats[job.at]
+            seat.pay(result.forward, result.backward)
+            if isinstance(result, Hosted):
+                hosted.setdefault(job.guests[0], {})[job.at] = result.offer
+            elif job.verb == "losses":
+                seat.known |= dict(zip(job.needs, result.values, strict=True))
+            else:
+                seat.losses = read_losses(result)
+        return hosted
+
+    def _checked(self, course: _Course) -> Decision:
+        assert course.decision is not None  # noqa: S101
+        check_row(course.decision.row, course.view.me, course.desk.arrived)
+        if self._central and course.view.neighbours:
+            self._book_server(self.seats[course.view.me], course.decision.row)
+        return course.decision
+
+    def _book_server(self, me: Seat, row: Row) -> None:
+        """With a server, a peer receives one model, and sends one if it is in the average."""
+        me.ledger.model_in += me.share_bytes
+        me.ledger.model_out += me.share_bytes if me.name in row else 0
+
+    # -- mixing --------------------------------------------------------------------------------------------------------
+
+    def _mix_brought(self, course: _Course) -> dict[PeerId, Share]:
+        """The mixed model of a peer whose row stands on models that came back from visits."""
+        row, brought, me = self._checked(course).row, course.desk.brought, course.view.me
+        course.desk.brought = {}
+        if not brought.keys() & row.keys():
+            return {}
+        own = self.crew.shares(tuple(j for j in row if j not in brought and j != START))
+        if START in row:
+            own[START] = self.crew.start_shares((me,), course.view.round)[me]
+        return {me: mix(row, own | brought)}
+
+    def _mix(self, t: int, decided: Mapping[PeerId, Decision], mixed: Mapping[PeerId, Share]) -> None:
+        """Every peer's next start, and its notebook."""
+        jobs = []
+        for name, decision in decided.items():
+            if name in mixed:
+                self.crew.absorb(name, mixed[name], t)
+            else:
+                jobs.append(Job("settle", name, (name, decision.row, t), needs=tuple(j for j in decision.row if j != START)))
+            self.seats[name].memory = decision.memory
+        self.crew.do(jobs, self._tell(t, 0.7, 0.7))
 
     # -- measuring -------------------------------------------------------------------------------------------------
 
     def _record(self, name: PeerId, t: int, available: int, decision: Decision) -> dict[str, Any]:
-        peer = self.peers[name]
+        seat = self.seats[name]
         taken = taken_from(decision.row, name)
         return {
             **decision.notes,
@@ -220,57 +353,55 @@ class Simulation:
             "available": available,
             "taken": len(taken),
             "self_weight": decision.row.get(name, 0.0),
-            "train_loss": peer.stats.loss,
-            **peer.ledger.as_dict(),
+            "train_loss": seat.train_loss,
+            **seat.ledger.as_dict(),
         }
 
-    def _scores(self, peer: Peer, after_training: float) -> dict[str, float]:
-        learner = self.world.learner
-        mixed = learner.score(peer.start, peer.data.test)
-        model = peer.final_model()
-        final = learner.score(model, peer.data.test)
-        out = {
-            "accuracy": final.accuracy,
-            "balanced": final.balanced,
-            "test_loss": final.loss,
-            "accuracy_local": after_training,
-            "accuracy_mixed": mixed.accuracy,
-        }
-        if len(peer.data.validation):
-            out["accuracy_validation"] = learner.score(model, peer.data.validation).accuracy
-        return out
-
-    def _theory(self, rows: Mapping[PeerId, Row], near: Mapping[PeerId, tuple[PeerId, ...]]) -> dict[str, float]:
-        """The theorem's quantities, of the part of the model that is shared."""
-        learner, peers = self.world.learner, list(self.peers.values())
-        shared = peers[0].share.mask
-        mean = torch.zeros_like(peers[0].start)
-        for peer in peers:
-            mean.add_(peer.start, alpha=1 / len(peers))
-        apart = (peer.start - mean if shared is None else (peer.start - mean)[shared] for peer in peers)
-        gradients_MP = torch.stack([learner.gradient(mean, peer.data.train)[0] for peer in peers])
-        if shared is not None:
-            gradients_MP = gradients_MP[:, shared]
-        consensus = sum(float(part.square().sum()) for part in apart) / len(peers)
-        return gradient_metrics(tuple(self.peers), gradients_MP, rows, near) | {"consensus": consensus}
+    def _theory(self, t: int, rows: Mapping[PeerId, Row], near: Mapping[PeerId, tuple[PeerId, ...]]) -> dict[str, float]:
+        """The theorem's quantities, of the part of the model that is shared. The gradients take the place of `trained`."""
+        starts = self.crew.matrix("start")
+        mean = torch.zeros_like(starts[0])
+        for start in starts:
+            mean.add_(start, alpha=1 / len(starts))
+        shared = self.crew.offered()
+        consensus = 0.0
+        for start in starts:
+            apart = start - mean
+            consensus += float((apart if shared is None else apart[shared]).square().sum()) / len(starts)
+        self.crew.set_common(mean)
+        self.crew.do([Job("gradient", name, (name,)) for name in self.names], self._tell(t, 1, 1))
+        gradients_MP = self.crew.matrix("trained")
+        return gradient_metrics(self.names, gradients_MP, shared, rows, near) | {"consensus": consensus}
 
     # -- checkpoints -----------------------------------------------------------------------------------------------
 
-    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """Tensors and notebooks: with the config, all that the rest of the run depends on."""
-        tensors = {f"{name}/{key}": value for name, p in self.peers.items() for key, value in p.snapshot().items()}
-        return tensors, {name: peer.memory for name, peer in self.peers.items()}
+    def snapshots(self) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
+        """Tensors by peer: with config and notebooks, all that the rest of the run depends on."""
+        return self.crew.snapshots()
 
-    def restore(self, round: int, tensors: Mapping[str, torch.Tensor], memories: Mapping[str, Any]) -> None:
+    @property
+    def memories(self) -> dict[PeerId, Any]:
+        return {name: seat.memory for name, seat in self.seats.items()}
+
+    def restore(self, round: int, tensors: Callable[[PeerId], dict[str, torch.Tensor]], memories: Mapping[str, Any]) -> None:
         """Go on as if the rounds before `round` had been run here."""
-        missing = [name for name in self.names if f"{name}/start" not in tensors or name not in memories]
-        if missing:
-            raise RunDirError(f"the checkpoint of round {round} knows nothing of {missing[0]}; it is not of this run")
-        for name, peer in self.peers.items():
-            prefix, device = f"{name}/", self.config.device
-            peer.resume(
-                round,
-                {k.removeprefix(prefix): v.to(device) for k, v in tensors.items() if k.startswith(prefix)},
-                memories[name],
-            )
+        for name in self.names:
+            if name not in memories or "start" not in tensors(name):
+                raise RunDirError(f"the checkpoint of round {round} knows nothing of {name}; it is not of this run")
+        self.crew.restore(round, tensors)
+        for name, seat in self.seats.items():
+            seat.memory, seat.round = memories[name], round - 1
+        self._references.clear()
         self.next_round = round
+
+
+class _Clock:
+    """Seconds by phase."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._at = time.perf_counter()
+
+    def lap(self, phase: str) -> None:
+        now = time.perf_counter()
+        self.laps[phase], self._at = now - self._at, now

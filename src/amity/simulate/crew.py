@@ -1,0 +1,322 @@
+"""Who does the jobs of a round: this process, or as many forked workers as there are cores.
+
+Workers are forked, one thread each. All vectors lie in memory that they share with this process, so a job is a few bytes
+("train peer-07 in round 3") and so is its answer. This process hands out jobs by one pipe a worker, holds no lock that a
+dying worker could take along, and does again what a killed worker left unfinished: jobs can be repeated, so the bits do
+not depend on the number of workers, on who does what, or on who dies.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
+from typing import Any, Protocol
+
+import torch
+
+from amity.core import START, PeerId, Share
+from amity.errors import AmityError, Failure, brief
+from amity.simulate.matrices import scratch
+from amity.simulate.shard import Hosted, Job, Shard
+
+Tell = Callable[[float], None]
+"""Told how much of a list of jobs is done."""
+
+
+class Crew(Protocol):
+    """Does jobs, and holds all peers' rows."""
+
+    def do(self, jobs: Sequence[Job], tell: Tell) -> list[Any]:
+        """The results, in the order of the jobs."""
+
+    def shares(self, names: tuple[PeerId, ...]) -> dict[PeerId, Share]:
+        """Models as they were published this round."""
+
+    def start_shares(self, names: tuple[PeerId, ...], round: int) -> dict[PeerId, Share]:
+        """Models of the round's start, as they go on a visit."""
+
+    def absorb(self, name: PeerId, mixed: Share, round: int) -> None:
+        """Give a peer its next start."""
+
+    def offered(self) -> torch.Tensor | None:
+        """Which coordinates the first peer's share has; None: all."""
+
+    def matrix(self, which: str) -> torch.Tensor:
+        """All rows of `start` or `trained`, in the order of names."""
+
+    def set_common(self, vector: torch.Tensor) -> None:
+        """Lay out the point at which gradients are measured."""
+
+    def snapshots(self) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
+        """What a checkpoint holds of each peer."""
+
+    def restore(self, round: int, tensors: Callable[[PeerId], dict[str, torch.Tensor]]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Inline:
+    """Everything in this process: the plain version, and the one for devices that cannot be forked."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
+
+    def do(self, jobs: Sequence[Job], tell: Tell) -> list[Any]:
+        results = []
+        for done, job in enumerate(jobs):
+            tell(done / len(jobs))
+            results.append(self.shard.do(job))
+        return results
+
+    def shares(self, names: tuple[PeerId, ...]) -> dict[PeerId, Share]:
+        return {name: self.shard.share_of(name) for name in names}
+
+    def start_shares(self, names: tuple[PeerId, ...], round: int) -> dict[PeerId, Share]:
+        return self.shard.start_shares(names, round)
+
+    def absorb(self, name: PeerId, mixed: Share, round: int) -> None:
+        self.shard.absorb(name, mixed, round)
+
+    def offered(self) -> torch.Tensor | None:
+        return next(iter(self.shard.peers.values())).share.mask
+
+    def matrix(self, which: str) -> torch.Tensor:
+        matrix: torch.Tensor = getattr(self.shard.matrices, which)
+        return matrix
+
+    def set_common(self, vector: torch.Tensor) -> None:
+        self.shard.matrices.common.copy_(vector)
+
+    def snapshots(self) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
+        for name, peer in self.shard.peers.items():
+            yield name, dict(peer.snapshot())
+
+    def restore(self, round: int, tensors: Callable[[PeerId], dict[str, torch.Tensor]]) -> None:
+        for name, peer in self.shard.peers.items():
+            peer.resume(round, tensors(name))
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else (os.cpu_count() or 1)
+
+
+_mine: list[int] = []
+
+
+def cores_for_me() -> int:
+    """How many cores this process may use: all, unless it has been told that it shares them."""
+    return _mine[0] if _mine else cores()
+
+
+def share_cores(processes: int) -> None:
+    """Say that so many processes like this one are at work."""
+    _mine[:] = [max(1, cores() // max(processes, 1))]
+
+
+CAN_FORK = sys.platform == "linux"
+AHEAD = 2
+"""Parcels that a worker has at a time: one at work, one waiting."""
+TRIES = 3
+
+
+@dataclass(eq=False)
+class _Worker:
+    process: ForkProcess
+    pipe: Connection
+    parcels: deque[int] = field(default_factory=deque)
+    """Numbers of the parcels it has."""
+
+
+class Workers(Inline):
+    """Forked processes that share the rows of one shard."""
+
+    def __init__(self, shard: Shard, count: int) -> None:
+        super().__init__(shard)
+        self.count = count
+        self.replaced = 0
+        """Workers that died and were replaced."""
+        self._crew: list[_Worker] = []
+        weakref.finalize(self, _dismiss, self._crew)
+        self._trays = scratch(2 * count, shard.world.learner.layout.size)
+        """A vector (and its mask) on the way back from each worker."""
+
+    def do(self, jobs: Sequence[Job], tell: Tell) -> list[Any]:
+        mine = {at for at, job in enumerate(jobs) if _reads_what_it_writes(job)}
+        theirs = iter(self._hand_out([job for at, job in enumerate(jobs) if at not in mine], tell))
+        return [self.shard.do(job) if at in mine else next(theirs) for at, job in enumerate(jobs)]
+
+    def _hand_out(self, jobs: Sequence[Job], tell: Tell) -> list[Any]:
+        by_tray = any(job.verb == "host" for job in jobs)  # a tray holds one model until it is taken off
+        size = 1 if by_tray else max(1, min(32, len(jobs) // (8 * self.count)))
+        ahead = 1 if by_tray else AHEAD
+        parcels = [jobs[at : at + size] for at in range(0, len(jobs), size)]
+        results: list[list[Any] | None] = [None] * len(parcels)
+        tries = [0] * len(parcels)
+        queue = deque(range(len(parcels)))
+        while len(self._crew) < self.count:
+            self._crew.append(self._hire(len(self._crew)))
+        try:
+            while None in results:
+                for worker in self._crew:
+                    while queue and len(worker.parcels) < ahead:
+                        self._send(worker, queue.popleft(), parcels)
+                for place, worker in self._with_news():
+                    answer = self._receive(worker)
+                    if answer is None:
+                        self._lost(place, worker, queue, tries, parcels)
+                        continue
+                    at = worker.parcels.popleft()
+                    results[at] = [self._unpacked(result, place) for result in answer]
+                    tell(sum(result is not None for result in results) / len(parcels))
+        except BaseException:
+            self.close()  # what is still on its way must not be taken for the answer to something else
+            raise
+        return [result for parcel in results if parcel is not None for result in parcel]
+
+    def _with_news(self) -> list[tuple[int, _Worker]]:
+        pipes = {worker.pipe: (place, worker) for place, worker in enumerate(self._crew)}
+        return [pipes[pipe] for pipe in wait(list(pipes), timeout=1.0) if isinstance(pipe, Connection)]
+
+    def _send(self, worker: _Worker, at: int, parcels: Sequence[Sequence[Job]]) -> None:
+        worker.parcels.append(at)
+        try:
+            worker.pipe.send_bytes(pickle.dumps(parcels[at]))
+        except OSError:
+            return  # it is gone: the end of its pipe says so next
+
+    @staticmethod
+    def _receive(worker: _Worker) -> list[Any] | None:
+        """Results of its first parcel; None if it died."""
+        try:
+            answer = pickle.loads(worker.pipe.recv_bytes())  # noqa: S301  from our own fork
+        except (EOFError, OSError):
+            return None
+        if isinstance(answer, Exception):
+            raise answer
+        results: list[Any] = answer
+        return results
+
+    def _lost(
+        self, place: int, worker: _Worker, queue: deque[int], tries: list[int], parcels: Sequence[Sequence[Job]]
+    ) -> None:
+        """Hire another, and put back what the dead one had; give up on work that kills whoever takes it."""
+        worker.process.join()
+        worker.pipe.close()
+        if worker.parcels:
+            first = worker.parcels[0]
+            tries[first] += 1
+            if tries[first] >= TRIES:
+                job = parcels[first][0]
+                raise Failure(
+                    f"{job.verb} of {job.at} killed its worker process {TRIES} times "
+                    f"(exit {worker.process.exitcode}; -9 is often a lack of memory); use fewer or smaller peers"
+                )
+            queue.extendleft(reversed(worker.parcels))
+        self.replaced += 1
+        self._crew[place] = self._hire(place)
+
+    def _hire(self, place: int) -> _Worker:
+        mine, theirs = multiprocessing.Pipe()
+        target, args = _work, (self.shard, theirs, self._trays[2 * place : 2 * place + 2], os.getpid())
+        process = multiprocessing.get_context("fork").Process(target=target, args=args, daemon=True)
+        process.start()
+        theirs.close()
+        return _Worker(process, mine)
+
+    def _unpacked(self, result: Any, place: int) -> Any:
+        """Take a model off the tray before that worker can lay down another."""
+        if not isinstance(result, Hosted) or not isinstance(result.offer.share, _OnTray):
+            return result
+        theta, mask = self._trays[2 * place : 2 * place + 2]
+        share = Share(theta.clone(), mask > 0 if result.offer.share.masked else None)
+        return result._replace(offer=replace(result.offer, share=share))
+
+    def close(self) -> None:
+        _dismiss(self._crew)
+
+
+def _dismiss(crew: list[_Worker]) -> None:
+    while crew:
+        worker = crew.pop()
+        worker.process.kill()
+        worker.process.join()
+        worker.pipe.close()
+
+
+@dataclass(frozen=True)
+class _OnTray(Share):
+    """Stands for a model that lies on the worker's tray."""
+
+    masked: bool = False
+
+
+def _reads_what_it_writes(job: Job) -> bool:
+    """Whether a job that was cut short could not be repeated: a row that stands on its own model of the start."""
+    return job.verb == "settle" and START in job.args[1]
+
+
+def _work(shard: Shard, pipe: Connection, tray: torch.Tensor, parent: int) -> None:
+    """A worker: do parcels until the pipe ends. The parent decides what Ctrl-C means."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with(parent)
+    keep_memory()
+    gc.freeze()
+    torch.set_num_threads(1)
+    while True:
+        try:
+            parcel = pickle.loads(pipe.recv_bytes())  # noqa: S301  from the process that forked us
+        except (EOFError, OSError):
+            os._exit(0)
+        pipe.send_bytes(_done(shard, parcel, tray))
+
+
+def _done(shard: Shard, parcel: Sequence[Job], tray: torch.Tensor) -> bytes:
+    try:
+        return pickle.dumps([_packed(shard.do(job), tray) for job in parcel])
+    except AmityError as error:
+        return pickle.dumps(error)
+    except (Exception, SystemExit) as error:  # a method may be anybody's code
+        return pickle.dumps(Failure(f"{parcel[0].verb} of {parcel[0].at}: {brief(error)}"))
+
+
+def _packed(result: Any, tray: torch.Tensor) -> Any:
+    """Vectors go by the tray; only numbers go through the pipe."""
+    if not isinstance(result, Hosted) or result.offer.share is None:
+        return result
+    share = result.offer.share
+    tray[0].copy_(share.theta)
+    if share.mask is not None:
+        tray[1].copy_(share.mask)
+    marker = _OnTray(torch.empty(0), None, share.mask is not None)
+    return result._replace(offer=replace(result.offer, share=marker))
+
+
+def die_with(parent: int) -> None:
+    """Linux: when the parent is gone, however it went, this process is too."""
+    set_parent_death_signal = 1
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+    if os.getppid() != parent:  # it went before we could ask
+        os._exit(1)
+
+
+def keep_memory() -> None:
+    """glibc: keep freed blocks instead of handing them back, so that every batch does not fault in its pages anew."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        trim_threshold, mmap_threshold, everything = -1, -3, 1 << 30
+        libc.mallopt(trim_threshold, everything)
+        libc.mallopt(mmap_threshold, everything)

@@ -1,0 +1,246 @@
+r"""Many tiny models in one step: the parameters of G peers as rows of a matrix, one batched product a layer.
+
+A step of a tiny model is nearly all overhead, so G peers trained together cost little more than one. Every peer keeps its
+own data, order of examples and number of steps; where batches differ in size, the missing examples weigh nothing:
+
+    loss = Σ_g Σ_b v_gb · CE(f(x_gb; θ_g), y_gb),     v_gb = 1/|batch of g| for real examples, else 0
+
+so that ∂loss/∂θ_g is the gradient of peer g alone. `Learner.fit`, one peer after the other, is the oracle in the tests;
+sums inside products may run in another order, so the two agree to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+from torch.func import functional_call, vmap
+from torch.nn import functional as F
+
+from amity.core import Fitted
+from amity.learn import Learner, Samples, Score, score_of
+
+ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Identity)
+EXAMPLES = 1 << 14
+"""At most about so many examples in one forward pass when nothing is trained."""
+
+
+@dataclass(frozen=True)
+class FitJob:
+    """One peer's part of a stacked `fit`."""
+
+    theta: torch.Tensor
+    data: Samples
+    rng: np.random.Generator
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """Batches of all steps of G peers, by position in each peer's data: S x G x B, and the weight of each example."""
+
+    position: torch.Tensor
+    weight: torch.Tensor
+    counts: list[int]
+    """Steps of each peer, falling."""
+
+
+class Stack:
+    """The passes of a `Learner`, for several peers at once."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+        self._layers = _chain(learner.module)
+
+    @staticmethod
+    def suits(learner: Learner, example: torch.Tensor) -> bool:
+        """Whether the module can be stacked: nothing random, and torch can batch its operations."""
+        if learner.random or learner.recipe.augment:
+            return False
+        try:
+            theta = torch.zeros(2, learner.layout.size, device=learner.device)
+            with torch.no_grad():
+                Stack(learner).forward(theta, example.expand(2, 1, *example.shape))
+        except (RuntimeError, ValueError, NotImplementedError):
+            return False
+        return True
+
+    # -- passes --------------------------------------------------------------------------------------------------------
+
+    def forward(self, theta_GP: torch.Tensor, x_GB: torch.Tensor) -> torch.Tensor:
+        """Logits, G x B x classes."""
+        return self._run({slot.name: slot.of(theta_GP) for slot in self.learner.layout.slots}, x_GB)
+
+    def _run(self, parameters: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        with self.learner.autocast():
+            if self._layers is None:
+                module = self.learner.module
+                logits: torch.Tensor = vmap(lambda p, one: functional_call(module, p, (one,)))(parameters, x)
+                self.learner.forget()
+                return logits.float()
+            for name, layer in self._layers:
+                if isinstance(layer, nn.Flatten):
+                    x = x.flatten(2)
+                elif isinstance(layer, nn.Linear):
+                    weight = parameters[f"{name}.weight"].transpose(1, 2)
+                    bias = parameters.get(f"{name}.bias")
+                    x = torch.bmm(x, weight) if bias is None else torch.baddbmm(bias[:, None], x, weight)
+                else:
+                    x = layer(x)
+            return x.float()
+
+    def fit(self, jobs: Sequence[FitJob], epochs: int, part: slice | None, round: int) -> list[Fitted]:
+        """As `Learner.fit`, for every job."""
+        learner, recipe = self.learner, self.learner.recipe
+        part = part or learner.layout.everything
+        steps = [epochs * -(-len(job.data) // recipe.batch) for job in jobs]
+        ranked = sorted(range(len(jobs)), key=lambda g: -steps[g])
+        plan = _plan([jobs[g] for g in ranked], recipe.batch, epochs)
+        theta = torch.stack([jobs[g].theta for g in ranked])
+        if not plan.counts or plan.counts[0] == 0 or part.start == part.stop:
+            return [Fitted(job.theta.clone(), float("nan")) for job in jobs]
+        index = _padded([jobs[g].data.index for g in ranked]).to(learner.device)
+        losses = self._descend(theta, plan, jobs[0].data, index, part, recipe.decay**round)
+        out: list[Fitted | None] = [None] * len(jobs)
+        for row, g in enumerate(ranked):
+            count, size = plan.counts[row], len(jobs[g].data)
+            last = slice(count - count // epochs, count)
+            sizes = (plan.weight[last, row] > 0).sum(1)
+            mean = float((losses[last, row] * sizes).sum()) / size if size else float("nan")
+            out[g] = Fitted(theta[row].clone(), mean)
+        return [fitted for fitted in out if fitted is not None]
+
+    def _descend(
+        self, theta: torch.Tensor, plan: _Steps, data: Samples, index: torch.Tensor, part: slice, scale: float
+    ) -> torch.Tensor:
+        """SGD on all rows of theta, in place, each for its own number of steps. Returns the losses, S x G."""
+        learner, recipe = self.learner, self.learner.recipe
+        slots = learner.layout.slots
+        inside = [part.start <= slot.start < part.stop for slot in slots]
+        rates = [(recipe.lr_head if slot.start >= learner.layout.head.start else recipe.lr) * scale for slot in slots]
+        losses = torch.zeros(plan.position.shape[:2])
+        active, leaves, momenta = 0, [torch.empty(0)] * len(slots), [torch.empty(0)] * len(slots)
+        for step in range(len(plan.position)):
+            going = sum(count > step for count in plan.counts)
+            if going != active:
+                self._put_back(theta, leaves)
+                leaves = [slot.of(theta[:going]).clone().requires_grad_(on) for slot, on in zip(slots, inside, strict=True)]
+                momenta = [
+                    m[:going].clone() if active else torch.zeros_like(v) for m, v in zip(momenta, leaves, strict=True)
+                ]
+                active = going
+            at = torch.gather(index[:going], 1, plan.position[step, :going].to(index.device))
+            x, y = data.pixels.batch(at.flatten())
+            named = {slot.name: leaf for slot, leaf in zip(slots, leaves, strict=True)}
+            logits = self._run(named, x.view(going, -1, *x.shape[1:]))
+            each = F.cross_entropy(logits.flatten(0, 1), y, reduction="none").view(going, -1)
+            each = (each * plan.weight[step, :going].to(each.device)).sum(1)
+            trained = [leaf for leaf, on in zip(leaves, inside, strict=True) if on]
+            gradients = list(torch.autograd.grad(each.sum(), trained))
+            losses[step, :going] = each.detach()
+            kept = [m for m, on in zip(momenta, inside, strict=True) if on]
+            self._update(trained, gradients, kept, [rate for rate, on in zip(rates, inside, strict=True) if on])
+        self._put_back(theta, leaves)
+        return losses
+
+    def _put_back(self, theta: torch.Tensor, leaves: list[torch.Tensor]) -> None:
+        for slot, leaf in zip(self.learner.layout.slots, leaves, strict=True):
+            if len(leaf):
+                slot.of(theta)[: len(leaf)].copy_(leaf.detach())
+
+    @torch.no_grad()
+    def _update(
+        self, leaves: list[torch.Tensor], grads: list[torch.Tensor], momenta: list[torch.Tensor], rates: list[float]
+    ) -> None:
+        recipe = self.learner.recipe
+        if recipe.clip:
+            norms = torch.stack([g.flatten(1).square().sum(1) for g in grads]).sum(0).sqrt()
+            factor = (recipe.clip / (norms + 1e-6)).clamp_max(1)
+            for g in grads:
+                g.mul_(factor.view(-1, *[1] * (g.dim() - 1)))
+        if recipe.weight_decay:
+            torch._foreach_add_(grads, leaves, alpha=recipe.weight_decay)
+        if recipe.momentum:
+            torch._foreach_mul_(momenta, recipe.momentum)
+            torch._foreach_add_(momenta, grads)
+            grads = momenta
+        for rate in sorted(set(rates)):
+            mine = [k for k, other in enumerate(rates) if other == rate]
+            torch._foreach_add_([leaves[k] for k in mine], [grads[k] for k in mine], alpha=-rate)
+
+    @torch.no_grad()
+    def logits(self, thetas: Sequence[torch.Tensor], datas: Sequence[Samples]) -> list[torch.Tensor]:
+        """Of each model on its own examples, in evaluation mode."""
+        self.learner.module.eval()
+        out: list[torch.Tensor] = []
+        at = 0
+        while at < len(thetas):
+            width = len(datas[at])
+            upto = at + 1
+            while upto < len(thetas) and max(width, len(datas[upto])) * (upto + 1 - at) <= EXAMPLES:
+                width, upto = max(width, len(datas[upto])), upto + 1
+            index = _padded([data.index for data in datas[at:upto]])
+            x, _ = datas[at].pixels.batch(index.flatten().to(self.learner.device))
+            logits = self.forward(torch.stack(list(thetas[at:upto])), x.view(upto - at, width, *x.shape[1:]))
+            out += [logits[g, : len(data)] for g, data in enumerate(datas[at:upto])]
+            at = upto
+        return out
+
+    def losses(self, thetas: Sequence[torch.Tensor], datas: Sequence[Samples]) -> list[float]:
+        """Mean cross-entropy of each model on its own examples."""
+        labels = (data.pixels.y[data.index] for data in datas)
+        return [float(F.cross_entropy(z, y)) for z, y in zip(self.logits(thetas, datas), labels, strict=True)]
+
+    def scores(self, thetas: Sequence[torch.Tensor], datas: Sequence[Samples]) -> list[Score]:
+        labels = (data.pixels.y[data.index] for data in datas)
+        return [score_of(z, y) for z, y in zip(self.logits(thetas, datas), labels, strict=True)]
+
+
+def _chain(module: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]] | None:
+    """The layers of a plain chain of Linear and elementwise layers, with their names; None for anything else."""
+    if type(module) is not nn.Sequential:
+        return None
+    layers: list[tuple[str, nn.Module]] = []
+    for name, layer in module.named_children():
+        inner = _chain(layer, f"{prefix}{name}.") if type(layer) is nn.Sequential else None
+        if inner is not None:
+            layers += inner
+        elif isinstance(layer, (nn.Linear, *ELEMENTWISE)) or (
+            isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) == (1, -1)
+        ):
+            layers.append((prefix + name, layer))
+        else:
+            return None
+    return layers
+
+
+def _padded(rows: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Index vectors as one matrix; short ones are filled up with their first entry."""
+    width = max(len(row) for row in rows)
+    out = torch.zeros(len(rows), width, dtype=torch.long)
+    for g, row in enumerate(rows):
+        out[g, : len(row)] = row
+        out[g, len(row) :] = row[0] if len(row) else 0
+    return out
+
+
+def _plan(jobs: Sequence[FitJob], batch: int, epochs: int) -> _Steps:
+    """Every peer's own order of examples, drawn as `Learner.fit` draws it."""
+    counts = [epochs * -(-len(job.data) // batch) for job in jobs]
+    width = min(batch, max((len(job.data) for job in jobs), default=0))
+    position = np.zeros((max(counts, default=0), len(jobs), width), np.int64)
+    weight = np.zeros(position.shape, np.float32)
+    for g, job in enumerate(jobs):
+        job.rng.integers(2**62)  # what `Learner.fit` seeds torch with
+        size = len(job.data)
+        steps = -(-size // batch)
+        for epoch in range(epochs):
+            order = np.zeros(steps * batch, np.int64)
+            order[:size] = job.rng.permutation(size)
+            real = (np.arange(steps * batch) < size).reshape(steps, batch)
+            where = slice(epoch * steps, (epoch + 1) * steps)
+            position[where, g] = order.reshape(steps, batch)[:, :width]
+            weight[where, g] = (real / real.sum(1, keepdims=True))[:, :width]
+    return _Steps(torch.from_numpy(position), torch.from_numpy(weight), counts)
