@@ -13,6 +13,7 @@ import typer
 
 from amity._version import __version__
 from amity.cells import Cell
+from amity.cli_bench import bench
 from amity.cli_data import app as data_app
 from amity.compare import DEFAULT_STRATEGIES, Comparison, cells_for, collect
 from amity.config import Config, load, only, parse, scalar
@@ -36,6 +37,7 @@ app = typer.Typer(
     epilog="Options are config keys: `amity run peers=10 strategy=gossip`. `amity list` shows them all.",
 )
 app.add_typer(data_app, name="data")
+app.command()(bench)
 
 
 ClickException = typer.BadParameter.__mro__[2]

@@ -40,3 +40,22 @@ class Local:
         forked = count > 1 and CAN_FORK and config.device == "cpu"
         shard = make_shard(config, dataset, names, data, shared=forked)
         return Workers(shard, count) if forked else Inline(shard)
+
+
+@engines.register("ray")
+@dataclass(frozen=True)
+class Ray:
+    """A Ray cluster at `address` (empty: one on this machine): `actors` with one CPU each (0: as many as it has CPUs).
+
+    Needs the extra `amity[cluster]` on every node, and the data where AMITY_DATA says. An answer that takes longer than
+    `timeout` seconds counts as the loss of a node.
+    """
+
+    address: str = ""
+    actors: Annotated[int, Field(ge=0, le=100_000)] = 0
+    timeout: Annotated[float, Field(gt=0)] = 600.0
+
+    def crew(self, config: Any, dataset: Dataset, names: tuple[PeerId, ...], data: Mapping[PeerId, PeerData]) -> Crew:
+        from amity.simulate.cluster import RayCrew
+
+        return RayCrew(config, names, data, self.address, self.actors, self.timeout)

@@ -13,6 +13,7 @@ from amity.config import Config, load, nested, resolve
 from amity.core import PeerId
 from amity.data import Dataset, split
 from amity.simulate import Report, Simulation
+from amity.simulate.crew import CrewLost
 from amity.store import RunDir, commits, read_config, read_lines
 from amity.topology import peer_names
 
@@ -137,15 +138,34 @@ def _go(directory: RunDir, simulation: Simulation, on_round: OnRound | None, on_
     config = directory.config
     simulation.on_part = on_part
     with directory:
-        start = directory.recover(simulation)
-        for t in range(start, config.rounds):
-            report = simulation.round()
-            directory.append(report)
-            if (t + 1) % config.checkpoint.every == 0 or t + 1 == config.rounds:
-                directory.checkpoint(simulation)
+        directory.recover(simulation)
+        lost = 0
+        while simulation.next_round < config.rounds:
+            try:
+                report = _one_round(directory, simulation)
+            except CrewLost:
+                lost += 1
+                if lost > LOSSES:
+                    raise
+                simulation.rewind()
+                directory.recover(simulation)
+                continue
             if on_round:
                 on_round(report)
     return Result(directory.path, config)
+
+
+LOSSES = 10
+"""So often may a part of the crew be lost in a run, before something other than bad luck must be the reason."""
+
+
+def _one_round(directory: RunDir, simulation: Simulation) -> Report:
+    report = simulation.round()
+    directory.append(report)
+    done = simulation.next_round
+    if done % directory.config.checkpoint.every == 0 or done == directory.config.rounds:
+        directory.checkpoint(simulation)
+    return report
 
 
 def restored(path: str | Path) -> Simulation:

@@ -144,6 +144,8 @@ class RunDir:
                 stream.truncate(size)
             except OSError as error:
                 raise StorageError(f"{path}: cannot be written ({error.strerror})") from None
+            if name in self._streams:
+                self._streams[name].close()
             self._streams[name] = stream
             self._hashes[name] = hashlib.sha256(path.read_bytes()[:size])
         self._streams["timings.jsonl"] = open(self.path / "timings.jsonl", "ab")  # noqa: SIM115

@@ -34,6 +34,10 @@ Tell = Callable[[float], None]
 """Told how much of a list of jobs is done."""
 
 
+class CrewLost(Failure):
+    """Some of the crew is gone, and with it the rows of its peers: go back to the last checkpoint."""
+
+
 class Crew(Protocol):
     """Does jobs, and holds all peers' rows."""
 
@@ -62,6 +66,9 @@ class Crew(Protocol):
         """What a checkpoint holds of each peer."""
 
     def restore(self, round: int, tensors: Callable[[PeerId], dict[str, torch.Tensor]]) -> None: ...
+
+    def rebuild(self) -> None:
+        """After a loss: all peers as before their first round."""
 
     def close(self) -> None: ...
 
@@ -105,6 +112,10 @@ class Inline:
     def restore(self, round: int, tensors: Callable[[PeerId], dict[str, torch.Tensor]]) -> None:
         for name, peer in self.shard.peers.items():
             peer.resume(round, tensors(name))
+
+    def rebuild(self) -> None:
+        for peer in self.shard.peers.values():
+            peer.reset()
 
     def close(self) -> None:
         """Nothing to end."""

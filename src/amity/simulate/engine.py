@@ -383,6 +383,14 @@ class Simulation:
     def memories(self) -> dict[PeerId, Any]:
         return {name: seat.memory for name, seat in self.seats.items()}
 
+    def rewind(self) -> None:
+        """Before the first round, with a crew that is whole."""
+        self.crew.rebuild()
+        for seat in self.seats.values():
+            seat.memory = {}
+        self._references.clear()
+        self.next_round = 0
+
     def restore(self, round: int, tensors: Callable[[PeerId], dict[str, torch.Tensor]], memories: Mapping[str, Any]) -> None:
         """Go on as if the rounds before `round` had been run here."""
         for name in self.names:

@@ -1,0 +1,76 @@
+"""The loop that a researcher writes: one module, state dicts, torch.optim.SGD, one peer after the other, fp32.
+
+It does the same maths as the engine, with the same order of examples, and is its oracle in the tests. It knows nothing of
+the engine but where the data lies and how randomness is named.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from amity.config import Config
+from amity.core import PeerId
+from amity.data import Dataset, split
+from amity.rng import rng
+from amity.topology import peer_names
+
+StateDict = dict[str, torch.Tensor]
+
+
+class PlainLoop:
+    """All peers' state dicts, and a round of local training for each."""
+
+    def __init__(self, config: Config, dataset: Dataset) -> None:
+        self.config = config
+        self.names = peer_names(config.peers)
+        torch.manual_seed(int(rng(config.seed, "model").integers(2**62)))
+        self.model: nn.Module = config.model.thing.build(dataset.shape, dataset.classes)
+        initial = {key: value.clone() for key, value in self.model.state_dict().items()}
+        self.states: dict[PeerId, StateDict] = dict.fromkeys(self.names, initial)
+        self.data: dict[PeerId, tuple[torch.Tensor, torch.Tensor]] = {}
+        for name, data in split(dataset, config.partition.thing, self.names, config.seed).items():
+            pixels, index = dataset.pixels, data.train.index
+            self.data[name] = ((pixels.x[index].float() - pixels.mean) / pixels.std, pixels.y[index])
+
+    def train(self, name: PeerId, round: int) -> StateDict:
+        """Local training of one peer."""
+        train, (x, y) = self.config.train, self.data[name]
+        self.model.load_state_dict(self.states[name])
+        self.model.train()
+        optimiser = torch.optim.SGD(self.model.parameters(), lr=train.lr, momentum=train.momentum)
+        draw = rng(self.config.seed, "train", round, name)
+        draw.integers(2**62)
+        for _ in range(train.epochs):
+            order = torch.from_numpy(draw.permutation(len(y)))
+            for batch in torch.split(order, train.batch):
+                optimiser.zero_grad()
+                loss = F.cross_entropy(self.model(x[batch]), y[batch])
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+        return {key: value.clone() for key, value in self.model.state_dict().items()}
+
+    def round(self, round: int) -> None:
+        """Everyone trains, then everyone gets the average."""
+        self.states = dict.fromkeys(self.names, average([self.train(name, round) for name in self.names]))
+
+    def seconds_of_round(self, budget: float) -> float:
+        """Seconds of a round of training and averaging. If that takes longer than `budget`, fewer peers are timed and the
+        rest is taken to go on alike."""
+        self.train(self.names[0], 0)  # warm up
+        began = time.perf_counter()
+        trained: list[StateDict] = []
+        for name in self.names:
+            trained.append(self.train(name, 0))
+            if time.perf_counter() - began > budget:
+                break
+        average(trained)
+        return (time.perf_counter() - began) * len(self.names) / len(trained)
+
+
+def average(states: Sequence[Mapping[str, torch.Tensor]]) -> StateDict:
+    return {key: sum((state[key] for state in states[1:]), states[0][key]) / len(states) for key in states[0]}

@@ -1,0 +1,66 @@
+"""The workloads, from the one file that fixes them."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from amity.config import Config, resolve
+
+
+@dataclass(frozen=True)
+class Workload:
+    """So many peers with so many examples each, one model, some strategies."""
+
+    name: str
+    model: str
+    shape: tuple[int, ...]
+    peers: int
+    samples: int
+    batch: int
+    epochs: int
+    rounds: int
+    strategies: tuple[str, ...]
+    hidden: int = 0
+    classes: int = 10
+    """Classes that a peer holds, of 10."""
+
+    @property
+    def steps(self) -> int:
+        """Gradient steps of a round."""
+        return self.peers * self.epochs * math.ceil(self.samples / self.batch)
+
+    @property
+    def examples(self) -> int:
+        """Examples trained on in a round."""
+        return self.peers * self.epochs * self.samples
+
+    def config(self, strategy: str, precision: str, **more: Any) -> Config:
+        """A run of one warming round and `rounds` measured ones."""
+        name, _, preset = strategy.partition(":")
+        options: dict[str, Any] = {"preset": preset} if preset else {}
+        plain: dict[str, Any] = {
+            "data": {"name": "synthetic", "shape": "x".join(map(str, self.shape)), "train": self.peers * self.samples},
+            "partition": {"name": "pathological", "classes": self.classes, "samples": self.samples, "test": 100},
+            "model": {"name": self.model, **({"hidden": self.hidden} if self.hidden else {})},
+            "strategy": {"name": name, **options},
+            "method": {"name": "finetune", "tune_epochs": 0},
+            "peers": self.peers,
+            "rounds": self.rounds + 1,
+            "train": {"lr": 0.05, "momentum": 0.0, "batch": self.batch, "epochs": self.epochs, "precision": precision},
+            "eval": {"every": self.rounds + 1, "gradients_every": 0},
+        }
+        return resolve([plain, more])
+
+
+def workloads() -> dict[str, Workload]:
+    text = files("amity.bench").joinpath("workloads.toml").read_text(encoding="utf-8")
+    return {name: _workload(name, values) for name, values in tomllib.loads(text).items()}
+
+
+def _workload(name: str, values: dict[str, Any]) -> Workload:
+    plain: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+    return Workload(name, **plain)
