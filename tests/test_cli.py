@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -224,3 +225,21 @@ def test_a_sweep_may_change_the_number_of_peers(call: Call) -> None:
     words = " ".join(SMALL).replace("peers=4 ", "")
     code, _, err = call(f"sweep {words} strategies=local,gossip peers=3,4 out=s")
     assert (code, err) == (0, "")
+
+
+def test_bench_tells_one_json_object_a_line_and_draws_a_figure(call: Call) -> None:
+    code, out, err = call("bench tiny --json --repeats 1 --precision fp32 --out b")
+    assert code == 0, err
+    (row,) = [json.loads(line) for line in out.splitlines()]
+    keys = "workload precision samples_per_s rounds_per_s ratio_to_plain_loop gemm_share peak_mb seconds"
+    assert set(keys.split()) <= row.keys()
+    assert (row["workload"], row["precision"]) == ("tiny", "fp32")
+    assert row["ratio_to_plain_loop"] > 5  # a tenth of what it is, so that a busy machine does not fail it
+    assert set(row["seconds"]) == {"train", "select", "mix", "evaluate"}
+    assert Path("b/bench.png").stat().st_size > 1000
+    assert json.loads(Path("b/bench.jsonl").read_text()) == row
+
+
+def test_bench_refuses_what_it_does_not_know(call: Call) -> None:
+    assert "unknown workload 'fashoin'; did you mean 'fashion'?" in call("bench fashoin")[2]
+    assert "--precision: expected fp32, bf16 or both" in call("bench tiny --precision fp8")[2]

@@ -118,6 +118,8 @@ class RayCrew:
         self._home: dict[PeerId, int] = {}
         self._published: dict[PeerId, Any] = {}
         """References to models in the object store, of this round."""
+        if actors > self._cpus():
+            raise ConfigError(f"engine.actors: {actors} actors need a CPU each, and the cluster has {self._cpus()}")
         self.rebuild()
 
     # -- the pool ------------------------------------------------------------------------------------------------------
@@ -136,9 +138,8 @@ class RayCrew:
                 return
 
     def _build(self) -> None:
-        ray, alive = self.ray, [node for node in self.ray.nodes() if node["Alive"]]
-        free = int(sum(node["Resources"].get("CPU", 0) for node in alive))
-        count = min(self.actors or max(free, 1), len(self.units))
+        ray, free = self.ray, self._cpus()
+        count = max(1, min(self.actors or free, free, len(self.units)))
         options = {"num_cpus": 1, "max_restarts": 0, "scheduling_strategy": "SPREAD"}
         actor = ray.remote(**options)(Place)
         parts = [self.units[at::count] for at in range(count)]
@@ -150,6 +151,10 @@ class RayCrew:
         self._get(
             [place.ready.remote() for place in self._places], f"{count} actors with a CPU each ({free} in the cluster)"
         )
+
+    def _cpus(self) -> int:
+        alive = [node for node in self.ray.nodes() if node["Alive"]]
+        return int(sum(node["Resources"].get("CPU", 0) for node in alive))
 
     def _kill(self) -> None:
         for place in self._places:

@@ -190,7 +190,7 @@ class Simulation:
             backward, forward = backward - used, forward - used
         seat.pay(forward, backward)
         seat.train_loss, seat.share_bytes, seat.start_bytes = trained.loss, trained.share_bytes, trained.start_bytes
-        sketch = None if trained.sketch is None else torch.from_numpy(trained.sketch)
+        sketch = None if trained.sketch is None else torch.tensor(trained.sketch)
         if lasting:
             sketch = self._references.setdefault(seat.name, sketch) if sketch is not None else self._references[seat.name]
         if sketch is not None:

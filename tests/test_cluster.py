@@ -1,0 +1,75 @@
+"""The Ray engine on two raylets of this machine: the same bits as the local one, also when a node is killed mid-run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray")
+
+SCRIPT = """
+import time
+import ray, torch
+from ray.cluster_utils import Cluster
+import amity
+from amity.errors import AmityError
+from amity.run import restored
+from tests.conftest import tiny
+
+head = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 150 << 20}
+cluster = Cluster(initialize_head=True, head_node_args=head)
+second = cluster.add_node(num_cpus=1, object_store_memory=150 << 20)
+cluster.wait_for_nodes()
+engine = {"name": "ray", "address": cluster.address, "timeout": 60.0}
+
+def same(name, **layers):
+    own = layers.pop("engine", {})
+    local = amity.run(tiny(engine={"workers": 1, **own}, **layers), f"{name}-local")
+    seen = []
+    def on_round(report):
+        seen.append(report.round)
+        if name == "lost" and seen == [0, 1, 2, 3, 4]:
+            cluster.remove_node(second, allow_graceful=False)
+            time.sleep(5)  # its processes may outlive it for a moment, and would finish so short a run
+    far = amity.run(tiny(engine=engine | own, **layers), f"{name}-ray", on_round)
+    assert far.complete
+    for kind in ("metrics", "edges", "rounds"):
+        assert getattr(local, kind) == getattr(far, kind), (name, kind)
+    models = [[peer.start for peer in restored(run.path).peers.values()] for run in (local, far)]
+    assert all(torch.equal(a, b) for a, b in zip(*models, strict=True)), name
+    return seen
+
+same("visits", method={"name": "head"}, strategy={"name": "afind+", "preset": "literal"}, engine={"vectorise": "off"})
+try:
+    amity.run(tiny(engine=engine | {"actors": 50}), "greedy")
+except AmityError as error:
+    assert str(error) == "engine.actors: 50 actors need a CPU each, and the cluster has 2", error
+else:
+    raise SystemExit("50 actors on 2 CPUs?")
+seen = same("lost", strategy={"name": "federico"}, rounds=8, checkpoint={"every": 3})
+assert seen == [0, 1, 2, 3, 4, 3, 4, 5, 6, 7], seen
+print("all the same")
+ray.shutdown()
+cluster.shutdown()
+"""
+
+
+def test_two_raylets_give_the_local_bits_also_when_one_is_killed_mid_run(repository: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(repository), "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment, timeout=400, check=False
+    )
+    assert done.stdout.strip().endswith("all the same"), done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def test_without_ray_the_error_says_how_to_get_it() -> None:
+    script = (
+        "import sys; sys.modules['ray'] = None; from amity.cli import main; sys.argv[1:] = ['run', 'engine=ray']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "engine ray: is not installed; pip install 'amity[cluster]'" in " ".join(done.stderr.split())
