@@ -186,8 +186,11 @@ def test_the_engine_computes_what_the_plain_loop_computes(name: str, vectorise: 
 
 def test_a_round_does_as_many_gradient_steps_as_the_workload_says() -> None:
     workload = workloads()["tiny"]
-    report = simulate(workload.config("fedavg", "fp32", engine={"workers": 1})).round()
-    assert sum(record["backward"] for record in report.peers.values()) == workload.examples
+    for vectorise in ("on", "off"):
+        with simulate(workload.config("fedavg", "fp32", engine={"vectorise": vectorise})) as simulation:
+            report = simulation.round()
+        assert simulation.steps == workload.steps == 100 * 5 * 5
+        assert sum(record["backward"] for record in report.peers.values()) == workload.examples
 
 
 # -- what is settled when a run begins

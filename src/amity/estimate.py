@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from amity.config import Config
+from amity.core import PeerId
 from amity.data import split
+from amity.learn import Learner
+from amity.peer import PeerData
 from amity.rng import rng
 from amity.run import load_data
-from amity.simulate.build import make_learner, one_thread, settled
+from amity.simulate.build import make_learner, one_thread, settled, units_of
+from amity.simulate.crew import cores
+from amity.stacked import FitJob, Stack
 from amity.topology import Network, peer_names
 
 
@@ -53,32 +58,46 @@ def _timed(work: Callable[[], object], least: float = 0.05) -> float:
     return spent / calls
 
 
+def _epoch(config: Config, learner: Learner, data: Mapping[PeerId, PeerData]) -> float:
+    """Seconds that an epoch of one peer takes: alone, or as its part of a group."""
+    theta, draw = learner.initial(), rng(0, "estimate")
+    unit = units_of(config, data)[0]
+    if config.engine.extra.vectorise == "on" and len(unit) > 1:
+        stack, jobs = Stack(learner), [FitJob(theta, data[name].train, draw) for name in unit]
+        return _timed(lambda: stack.fit(jobs, 1, None, 0)) / len(unit)
+    train = data[unit[0]].train
+    batch = train.first(config.train.batch)
+    return _timed(lambda: learner.fit(theta, batch, draw, 1)) * math.ceil(len(train) / config.train.batch)
+
+
 def estimate(configs: Sequence[Config], jobs: int) -> Estimate:
     """For runs that share data, model and sizes, and differ in strategy and seed."""
     dataset = load_data(configs[0])
     config = settled(configs[0], dataset)
     names = peer_names(config.peers)
-    peer = split(dataset, config.partition.thing, names, config.seed)[names[0]]
+    data = split(dataset, config.partition.thing, names, config.seed)
+    peer = data[names[0]]
     with one_thread():
         learner = make_learner(config, dataset.shape, dataset.classes)
-        theta, draw = learner.initial(), rng(0, "estimate")
-        batch = peer.train.first(config.train.batch)
-        step = _timed(lambda: learner.fit(theta, batch, draw, 1))
+        theta = learner.initial()
+        epoch = _epoch(config, learner, data)
         look = _timed(lambda: learner.score(theta, peer.test))
         loss = _timed(lambda: learner.loss(theta, peer.train.first(config.facts.examples)))
     near = Network(config.topology.thing, names, config.seed).neighbours(0)
     degree = sum(map(len, near.values())) / len(near)
     epochs = config.train.epochs + (config.train.epochs_head if config.method.name == "head" else 0)
-    steps = math.ceil(len(peer.train) / config.train.batch) * (epochs + 1 / config.eval.every)
+    at_once = max(jobs, min(cores(), len(units_of(config, data)))) if config.engine.name == "local" else jobs
     seconds = moved = 0.0
     for one in configs:
         pulled = one.strategy.thing.pulls(round(degree))
         card = one.strategy.thing.card
-        per_peer = step * steps + 3 * look / one.eval.every + loss * pulled + (2 * loss if card else 0)
+        per_peer = (
+            epoch * (epochs + 1 / one.eval.every) + 3 * look / one.eval.every + loss * pulled + (2 * loss if card else 0)
+        )
         seconds += per_peer * one.peers * one.rounds
         moved += pulled * one.rounds * learner.layout.size * 4 + (
             degree * one.rounds * (4 * card.sketch + 16) if card else 0
         )
-    matrices = 4 * config.peers * learner.layout.size * 4
+    matrices = 2 * config.peers * learner.layout.size * 4
     held = dataset.pixels.x.numel() * dataset.pixels.x.element_size()
-    return Estimate(seconds / jobs, held + jobs * (matrices + 250_000_000), moved / len(configs))
+    return Estimate(seconds / at_once, held + jobs * (matrices + 250_000_000), moved / len(configs))

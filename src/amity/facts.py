@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
 
@@ -48,8 +48,7 @@ class Reading:
     losses: Losses | None
 
 
-@dataclass(frozen=True)
-class Offer:
+class Offer(NamedTuple):
     """What has come from one neighbour: exactly the pieces that the fact moves, and nothing else."""
 
     examples: int = 0

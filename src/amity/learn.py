@@ -130,8 +130,10 @@ class Learner:
         self.flat = torch.zeros(layout.size, device=self.device)
         self.forward_examples = 0
         self.backward_examples = 0
+        self.steps = 0
+        """Gradient steps so far, of all peers."""
         self._named = dict(self.module.named_parameters())
-        self._images = [slot for slot in layout.slots if len(slot.shape) == 4 and slot.shape[1] > 1]
+        self._images = [slot for slot in layout.slots if len(slot.shape) == 4]
         for slot in layout.slots:
             view = self._inside(self.flat, slot)
             view.copy_(self._named[slot.name].data)
@@ -224,6 +226,7 @@ class Learner:
                     if self.recipe.clip:
                         nn.utils.clip_grad_norm_(self._trained_parameters(part), self.recipe.clip)
                     optimiser.step()
+                    self.steps += 1
                     losses.append(loss.detach() * len(chosen))
                 loss_sum = float(torch.stack(losses).sum())
         self.forward_examples += epochs * len(data)

@@ -47,6 +47,30 @@ class _Steps:
     """Steps of each peer, falling."""
 
 
+AT_ONCE = 1 << 24
+"""Numbers of a group's examples that are normalised once and kept; beyond, every step does its own."""
+
+
+class _Examples:
+    """The examples of G peers, by position in each peer's data."""
+
+    def __init__(self, datas: Sequence[Samples], device: torch.device) -> None:
+        self._pixels, self._index = datas[0].pixels, _padded([data.index for data in datas]).to(device)
+        self._kept: tuple[torch.Tensor, torch.Tensor] | None = None
+        if self._index.numel() * self._pixels.x[0].numel() <= AT_ONCE:
+            self._kept = self._pixels.batch(self._index.flatten())
+        self._first = torch.arange(len(datas), device=device)[:, None] * self._index.shape[1]
+
+    def batch(self, position: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """x as G x B x shape, and y in one row."""
+        at = (self._first[: len(position)] + position.to(self._index.device)).flatten()
+        if self._kept is None:
+            x, y = self._pixels.batch(self._index.flatten()[at])
+        else:
+            x, y = self._kept[0][at], self._kept[1][at]
+        return x.view(len(position), -1, *x.shape[1:]), y
+
+
 class Stack:
     """The passes of a `Learner`, for several peers at once."""
 
@@ -101,8 +125,8 @@ class Stack:
         theta = torch.stack([jobs[g].theta for g in ranked])
         if not plan.counts or plan.counts[0] == 0 or part.start == part.stop:
             return [Fitted(job.theta.clone(), float("nan")) for job in jobs]
-        index = _padded([jobs[g].data.index for g in ranked]).to(learner.device)
-        losses = self._descend(theta, plan, jobs[0].data, index, part, recipe.decay**round)
+        examples = _Examples([jobs[g].data for g in ranked], learner.device)
+        losses = self._descend(theta, plan, examples, part, recipe.decay**round)
         out: list[Fitted | None] = [None] * len(jobs)
         for row, g in enumerate(ranked):
             count, size = plan.counts[row], len(jobs[g].data)
@@ -112,9 +136,7 @@ class Stack:
             out[g] = Fitted(theta[row].clone(), mean)
         return [fitted for fitted in out if fitted is not None]
 
-    def _descend(
-        self, theta: torch.Tensor, plan: _Steps, data: Samples, index: torch.Tensor, part: slice, scale: float
-    ) -> torch.Tensor:
+    def _descend(self, theta: torch.Tensor, plan: _Steps, examples: _Examples, part: slice, scale: float) -> torch.Tensor:
         """SGD on all rows of theta, in place, each for its own number of steps. Returns the losses, S x G."""
         learner, recipe = self.learner, self.learner.recipe
         slots = learner.layout.slots
@@ -131,15 +153,15 @@ class Stack:
                     m[:going].clone() if active else torch.zeros_like(v) for m, v in zip(momenta, leaves, strict=True)
                 ]
                 active = going
-            at = torch.gather(index[:going], 1, plan.position[step, :going].to(index.device))
-            x, y = data.pixels.batch(at.flatten())
+            x, y = examples.batch(plan.position[step, :going])
             named = {slot.name: leaf for slot, leaf in zip(slots, leaves, strict=True)}
-            logits = self._run(named, x.view(going, -1, *x.shape[1:]))
+            logits = self._run(named, x)
             each = F.cross_entropy(logits.flatten(0, 1), y, reduction="none").view(going, -1)
             each = (each * plan.weight[step, :going].to(each.device)).sum(1)
             trained = [leaf for leaf, on in zip(leaves, inside, strict=True) if on]
             gradients = list(torch.autograd.grad(each.sum(), trained))
             losses[step, :going] = each.detach()
+            learner.steps += going
             kept = [m for m, on in zip(momenta, inside, strict=True) if on]
             self._update(trained, gradients, kept, [rate for rate, on in zip(rates, inside, strict=True) if on])
         self._put_back(theta, leaves)

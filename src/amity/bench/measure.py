@@ -50,6 +50,8 @@ class Measurement:
     gemm_share: float
     """Of the training phase: model FLOPs done, over what all cores do in 1024 x 1024 matrix products."""
     peak_mb: float
+    steps_per_round: int
+    """Gradient steps, counted where they are done."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Of a round, by phase; `evaluate` is outside the ratios."""
     ratio_to_gossip: float | None = None
@@ -62,6 +64,7 @@ class Timing:
 
     seconds: dict[str, float]
     peak_mb: float
+    steps: int
 
     @property
     def round(self) -> float:
@@ -104,6 +107,7 @@ def measure(workload: Workload, precisions: tuple[str, ...], say: Say, repeats: 
                 statistics.median(p / t.round for p, t in zip(plain, mine, strict=True)),
                 rate / statistics.median(gemm[precision]),
                 max(t.peak_mb for t in mine),
+                mine[0].steps,
                 seconds,
                 statistics.median(t.round / g.round for t, g in zip(mine, gossip, strict=True)) if gossip else None,
             )
@@ -124,7 +128,7 @@ def engine_timing(config: Config) -> Timing:
         rounds = [simulation.round().seconds for _ in range(config.rounds)]
         peak()
     seconds = {phase: statistics.median(r[phase] for r in rounds[1:]) for phase in PHASES if phase != "evaluate"}
-    return Timing({**seconds, "evaluate": rounds[-1]["evaluate"]}, peak() / 1e6)
+    return Timing({**seconds, "evaluate": rounds[-1]["evaluate"]}, peak() / 1e6, simulation.steps)
 
 
 def flops_per_sample(config: Config) -> float:

@@ -18,7 +18,7 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from typing import Any, Protocol
@@ -139,8 +139,6 @@ def share_cores(processes: int) -> None:
 
 
 CAN_FORK = sys.platform == "linux"
-AHEAD = 2
-"""Parcels that a worker has at a time: one at work, one waiting."""
 TRIES = 3
 
 
@@ -148,8 +146,8 @@ TRIES = 3
 class _Worker:
     process: ForkProcess
     pipe: Connection
-    parcels: deque[int] = field(default_factory=deque)
-    """Numbers of the parcels it has."""
+    parcel: int | None = None
+    """The number of the parcel it has."""
 
 
 class Workers(Inline):
@@ -171,9 +169,8 @@ class Workers(Inline):
         return [self.shard.do(job) if at in mine else next(theirs) for at, job in enumerate(jobs)]
 
     def _hand_out(self, jobs: Sequence[Job], tell: Tell) -> list[Any]:
-        by_tray = any(job.verb == "host" for job in jobs)  # a tray holds one model until it is taken off
-        size = 1 if by_tray else max(1, min(32, len(jobs) // (8 * self.count)))
-        ahead = 1 if by_tray else AHEAD
+        alone = any(job.verb == "host" for job in jobs)  # a tray holds one model at a time
+        size = 1 if alone else max(1, min(32, len(jobs) // (8 * self.count)))
         parcels = [jobs[at : at + size] for at in range(0, len(jobs), size)]
         results: list[list[Any] | None] = [None] * len(parcels)
         tries = [0] * len(parcels)
@@ -183,14 +180,15 @@ class Workers(Inline):
         try:
             while None in results:
                 for worker in self._crew:
-                    while queue and len(worker.parcels) < ahead:
+                    if queue and worker.parcel is None:
                         self._send(worker, queue.popleft(), parcels)
                 for place, worker in self._with_news():
                     answer = self._receive(worker)
                     if answer is None:
                         self._lost(place, worker, queue, tries, parcels)
                         continue
-                    at = worker.parcels.popleft()
+                    at, worker.parcel = worker.parcel, None
+                    assert at is not None  # noqa: S101  only who was sent something answers
                     results[at] = [self._unpacked(result, place) for result in answer]
                     tell(sum(result is not None for result in results) / len(parcels))
         except BaseException:
@@ -203,7 +201,7 @@ class Workers(Inline):
         return [pipes[pipe] for pipe in wait(list(pipes), timeout=1.0) if isinstance(pipe, Connection)]
 
     def _send(self, worker: _Worker, at: int, parcels: Sequence[Sequence[Job]]) -> None:
-        worker.parcels.append(at)
+        worker.parcel = at
         try:
             worker.pipe.send_bytes(pickle.dumps(parcels[at]))
         except OSError:
@@ -211,7 +209,7 @@ class Workers(Inline):
 
     @staticmethod
     def _receive(worker: _Worker) -> list[Any] | None:
-        """Results of its first parcel; None if it died."""
+        """Results of its parcel; None if it died."""
         try:
             answer = pickle.loads(worker.pipe.recv_bytes())  # noqa: S301  from our own fork
         except (EOFError, OSError):
@@ -227,16 +225,16 @@ class Workers(Inline):
         """Hire another, and put back what the dead one had; give up on work that kills whoever takes it."""
         worker.process.join()
         worker.pipe.close()
-        if worker.parcels:
-            first = worker.parcels[0]
-            tries[first] += 1
-            if tries[first] >= TRIES:
-                job = parcels[first][0]
+        if worker.parcel is not None:
+            at = worker.parcel
+            tries[at] += 1
+            if tries[at] >= TRIES:
+                job = parcels[at][0]
                 raise Failure(
                     f"{job.verb} of {job.at} killed its worker process {TRIES} times "
                     f"(exit {worker.process.exitcode}; -9 is often a lack of memory); use fewer or smaller peers"
                 )
-            queue.extendleft(reversed(worker.parcels))
+            queue.appendleft(at)
         self.replaced += 1
         self._crew[place] = self._hire(place)
 
@@ -254,7 +252,7 @@ class Workers(Inline):
             return result
         theta, mask = self._trays[2 * place : 2 * place + 2]
         share = Share(theta.clone(), mask > 0 if result.offer.share.masked else None)
-        return result._replace(offer=replace(result.offer, share=share))
+        return result._replace(offer=result.offer._replace(share=share))
 
     def close(self) -> None:
         _dismiss(self._crew)
@@ -313,7 +311,7 @@ def _packed(result: Any, tray: torch.Tensor) -> Any:
     if share.mask is not None:
         tray[1].copy_(share.mask)
     marker = _OnTray(torch.empty(0), None, share.mask is not None)
-    return result._replace(offer=replace(result.offer, share=marker))
+    return result._replace(offer=result.offer._replace(share=marker))
 
 
 def die_with(parent: int) -> None:

@@ -16,7 +16,8 @@ from amity.facts import REPLY_BYTES, Fact, Labels, Ledger, Losses, Offer, Simila
 from amity.proxy import units
 from amity.topology import Network
 
-NOWHERE = torch.empty(0)
+ELSEWHERE = Share(torch.empty(0))
+"""Stands for a published model: the desk sees who has it, never its vector."""
 
 
 def is_central(strategy: Strategy) -> bool:
@@ -84,6 +85,8 @@ class Desk:
         fact, me = ask.fact, self.me
         if fact.reference and not self.reference:
             raise TypeError(f"{type(fact).__name__}() is for references only; mix amity.core.Reference into the strategy")
+        if self.network.drop == 0:
+            return sorted(j for j in set(ask.peers) if j in self.near or j == me.name)
         here = []
         for j in sorted(set(ask.peers)):
             if j == me.name or (j in self.near and self.network.delivered(me.round, me.name, j, type(fact).__name__)):
@@ -123,7 +126,7 @@ class Desk:
             offer = Offer(
                 other.examples,
                 other.card if "card" in fact.moves else None,
-                Share(NOWHERE) if "model" in fact.moves else None,
+                ELSEWHERE if "model" in fact.moves else None,
                 other.losses if "reply" in fact.moves else None,
                 other.labels if isinstance(fact, Labels) else (),
             )

@@ -85,6 +85,8 @@ class Simulation:
         self.units = units_of(config, self.data)
         self.seats = {name: Seat(name, len(data.train), data.labels) for name, data in self.data.items()}
         self.next_round = 0
+        self.steps = 0
+        """Gradient steps of the last round's training, of all peers, as they were done."""
         self.on_part: Callable[[int, float], None] | None = None
         self._told = time.monotonic()
         self._references: dict[PeerId, torch.Tensor] = {}
@@ -173,12 +175,14 @@ class Simulation:
     def _train(self, t: int, near: Mapping[PeerId, tuple[PeerId, ...]]) -> None:
         for name, seat in self.seats.items():
             seat.begin(t, len(near[name]))
+        self.steps = 0
         spec = self.strategy.card
         lasting = spec is not None and spec.proxy == "grad_ref"
         asked = None if lasting and self._references else spec
         jobs = [Job("train", unit[0], (unit, t, asked)) for unit in self.units]
         for unit, results in zip(self.units, self.crew.do(jobs, self._tell(t, 0, 0.4)), strict=True):
             for name, trained in zip(unit, results, strict=True):
+                self.steps += trained.steps
                 self._seated(self.seats[name], trained, lasting)
 
     def _seated(self, seat: Seat, trained: Trained, lasting: bool) -> None:

@@ -43,6 +43,8 @@ class Trained(NamedTuple):
     backward: int
     share_bytes: int
     start_bytes: int
+    steps: int
+    """Gradient steps, of the whole group: told by its first."""
     sketch: np.ndarray[Any, Any] | None
 
 
@@ -93,18 +95,19 @@ class Shard:
     def train(self, names: tuple[PeerId, ...], round: int, spec: CardSpec | None) -> list[Trained]:
         """Local training of a group, then its cards."""
         peers = self._at(names, round)
-        contexts = [peer.context("train") for peer in peers]
+        contexts, before = [peer.context("train") for peer in peers], self.world.learner.steps
         self._together(peers, [peer.training(ctx) for peer, ctx in zip(peers, contexts, strict=True)], contexts)
-        return [self._trained(peer, spec) for peer in peers]
+        steps = self.world.learner.steps - before
+        return [self._trained(peer, spec, steps if peer is peers[0] else 0) for peer in peers]
 
-    def _trained(self, peer: Peer, spec: CardSpec | None) -> Trained:
+    def _trained(self, peer: Peer, spec: CardSpec | None, steps: int) -> Trained:
         sketch = None
         if spec is not None:
             with peer.paying():
                 sketch = peer.sketch(spec).cpu().numpy()
         plain = peer.rows.share is None
         sizes = (peer.share.nbytes, peer.share.nbytes if plain else peer.share_start.nbytes)
-        return Trained(peer.stats.loss, peer.ledger.forward, peer.ledger.backward, *sizes, sketch)
+        return Trained(peer.stats.loss, peer.ledger.forward, peer.ledger.backward, *sizes, steps, sketch)
 
     def losses(self, me: PeerId, others: tuple[PeerId, ...], round: int) -> Answered:
         """F_i of others' models on my data."""
