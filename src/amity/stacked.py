@@ -67,7 +67,7 @@ class _Examples:
         if self._kept is None:
             x, y = self._pixels.batch(self._index.flatten()[at])
         else:
-            x, y = self._kept[0][at], self._kept[1][at]
+            x, y = (part.index_select(0, at) for part in self._kept)
         return x.view(len(position), -1, *x.shape[1:]), y
 
 
@@ -77,6 +77,9 @@ class Stack:
     def __init__(self, learner: Learner) -> None:
         self.learner = learner
         self._layers = _chain(learner.module)
+        kinds = (nn.Flatten, nn.Linear, nn.ReLU)
+        self._by_hand = self._layers is not None and learner.precision == "fp32"
+        self._by_hand = self._by_hand and all(isinstance(layer, kinds) for _, layer in self._layers or ())
 
     @staticmethod
     def suits(learner: Learner, example: torch.Tensor) -> bool:
@@ -148,24 +151,65 @@ class Stack:
             going = sum(count > step for count in plan.counts)
             if going != active:
                 self._put_back(theta, leaves)
-                leaves = [slot.of(theta[:going]).clone().requires_grad_(on) for slot, on in zip(slots, inside, strict=True)]
+                leaves = [
+                    slot.of(theta[:going]).clone().requires_grad_(on and not self._by_hand)
+                    for slot, on in zip(slots, inside, strict=True)
+                ]
                 momenta = [
                     m[:going].clone() if active else torch.zeros_like(v) for m, v in zip(momenta, leaves, strict=True)
                 ]
                 active = going
             x, y = examples.batch(plan.position[step, :going])
             named = {slot.name: leaf for slot, leaf in zip(slots, leaves, strict=True)}
-            logits = self._run(named, x)
-            each = F.cross_entropy(logits.flatten(0, 1), y, reduction="none").view(going, -1)
-            each = (each * plan.weight[step, :going].to(each.device)).sum(1)
+            weight = plan.weight[step, :going].to(x.device)
             trained = [leaf for leaf, on in zip(leaves, inside, strict=True) if on]
-            gradients = list(torch.autograd.grad(each.sum(), trained))
+            if self._by_hand:
+                each, found = self._chain_gradients(named, x, y, weight)
+                gradients = [found[slot.name] for slot, on in zip(slots, inside, strict=True) if on]
+            else:
+                loss = F.cross_entropy(self._run(named, x).flatten(0, 1), y, reduction="none").view(going, -1)
+                each = (loss * weight).sum(1)
+                gradients = list(torch.autograd.grad(each.sum(), trained))
             losses[step, :going] = each.detach()
             learner.steps += going
             kept = [m for m, on in zip(momenta, inside, strict=True) if on]
             self._update(trained, gradients, kept, [rate for rate, on in zip(rates, inside, strict=True) if on])
         self._put_back(theta, leaves)
         return losses
+
+    @torch.no_grad()
+    def _chain_gradients(
+        self, parameters: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        r"""Losses of G peers and the gradients of a chain of Linear and ReLU, written out: a third of autograd's time.
+
+        With z = a Wᵀ + b,  δ = ∂loss/∂z:   ∂W = δᵀ a,  ∂b = Σ δ,  ∂a = δ W;  ReLU lets δ through where its output is > 0;
+        at the top δ = v (softmax(z) − onehot(y)).
+        """
+        layers, seen = self._layers or [], []
+        for name, layer in layers:
+            seen.append(x)
+            if isinstance(layer, nn.Flatten):
+                x = x.flatten(2)
+            elif isinstance(layer, nn.ReLU):
+                x = x.relu()
+            else:
+                w, bias = parameters[f"{name}.weight"].transpose(1, 2), parameters.get(f"{name}.bias")
+                x = torch.bmm(x, w) if bias is None else torch.baddbmm(bias[:, None], x, w)
+        log_p, label = x.log_softmax(2), y.view(weight.shape)[:, :, None]
+        each = -(log_p.gather(2, label)[:, :, 0] * weight).sum(1)
+        delta = log_p.exp_().scatter_add_(2, label, torch.full_like(label, -1, dtype=log_p.dtype)).mul_(weight[:, :, None])
+        gradients: dict[str, torch.Tensor] = {}
+        for at in range(len(layers) - 1, -1, -1):
+            name, layer = layers[at]
+            if isinstance(layer, nn.Linear):
+                gradients[f"{name}.weight"] = torch.bmm(delta.transpose(1, 2), seen[at])
+                gradients[f"{name}.bias"] = delta.sum(1)
+                below = any(isinstance(part, nn.Linear) for _, part in layers[:at])
+                delta = torch.bmm(delta, parameters[f"{name}.weight"]) if below else delta
+            elif isinstance(layer, nn.ReLU):
+                delta = delta * (seen[at] > 0)
+        return each, gradients
 
     def _put_back(self, theta: torch.Tensor, leaves: list[torch.Tensor]) -> None:
         for slot, leaf in zip(self.learner.layout.slots, leaves, strict=True):

@@ -29,7 +29,7 @@ class PlainLoop:
         self.config = config
         self.names = peer_names(config.peers)
         torch.manual_seed(int(rng(config.seed, "model").integers(2**62)))
-        self.model: nn.Module = config.model.thing.build(dataset.shape, dataset.classes)
+        self.model = as_usual(config.model.thing.build(dataset.shape, dataset.classes))
         initial = {key: value.clone() for key, value in self.model.state_dict().items()}
         self.states: dict[PeerId, StateDict] = dict.fromkeys(self.names, initial)
         self.data: dict[PeerId, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -70,6 +70,15 @@ class PlainLoop:
                 break
         average(trained)
         return (time.perf_counter() - began) * len(self.names) / len(trained)
+
+
+def as_usual(module: nn.Module) -> nn.Module:
+    """ReLU before pooling, as everyone writes it; our models have it the other way round, which is the same function."""
+    for part in [part for part in module.modules() if isinstance(part, nn.Sequential)]:
+        for at in range(len(part) - 1):
+            if isinstance(part[at], nn.MaxPool2d) and isinstance(part[at + 1], nn.ReLU):
+                part[at], part[at + 1] = part[at + 1], part[at]
+    return module
 
 
 def average(states: Sequence[Mapping[str, torch.Tensor]]) -> StateDict:

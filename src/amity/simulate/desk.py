@@ -44,11 +44,25 @@ class Seat:
     """Its own, before and after training, once somebody has asked."""
     known: dict[PeerId, float] = field(default_factory=dict)
     """F_i of others' models: no loss is computed twice in a round."""
+    offers: dict[type[Fact], Offer] = field(default_factory=dict)
 
     def begin(self, round: int, degree: int) -> None:
         """A new round: nothing of the last one's answers is kept."""
         self.round, self.degree, self.card, self.losses = round, degree, None, None
-        self.ledger, self.known = Ledger(), {}
+        self.ledger, self.known, self.offers = Ledger(), {}, {}
+
+    def offer(self, fact: Fact) -> Offer:
+        """What a fact moves from me to whoever asks: the same for everyone."""
+        kind = type(fact)
+        if kind not in self.offers or (self.losses is not None and "reply" in fact.moves):
+            self.offers[kind] = Offer(
+                self.examples,
+                self.card if "card" in fact.moves else None,
+                ELSEWHERE if "model" in fact.moves else None,
+                self.losses if "reply" in fact.moves else None,
+                self.labels if isinstance(fact, Labels) else (),
+            )
+        return self.offers[kind]
 
     def loss_of(self, peer: PeerId, share: Share) -> float:
         return self.known[peer]
@@ -107,32 +121,27 @@ class Desk:
 
     def read(self, fact: Fact, here: list[PeerId], hosted: Mapping[PeerId, Offer], gallery: Gallery | None) -> Answers:
         """The answers; `hosted` are the offers of those who computed on my model."""
-        offers = {j: self._fetch(fact, j, hosted) for j in here}
+        if fact.sends:
+            offers = {j: hosted[j] for j in here}
+            self._send(here, offers)
+        else:
+            offers = {j: self.seats[j].offer(fact) for j in here}
+        if fact.moves:
+            for j in here:
+                if j != self.me.name:
+                    self._book(offers[j], self.seats[j], fresh=fact.sends)
         if gallery is not None and fact == Similarity() and self.me.card is not None:
             return gallery.cosines(self.me.name, [j for j in here if offers[j].card is not None])
         return fact.read(self.me, offers)
 
-    def _fetch(self, fact: Fact, j: PeerId, hosted: Mapping[PeerId, Offer]) -> Offer:
-        """What the fact moves from j to me, and its booking; what is here already does not move again."""
-        me, other = self.me, self.seats[j]
-        if fact.sends:
-            offer = hosted[j]
+    def _send(self, here: list[PeerId], offers: Mapping[PeerId, Offer]) -> None:
+        """My model goes to those who compute on it, once; what comes back made for me exists nowhere else."""
+        me = self.me
+        for j in here:
             if j != me.name and j not in self._sent:
-                transfer("model", me.start_bytes, me.ledger, other.ledger)
+                transfer("model", me.start_bytes, me.ledger, self.seats[j].ledger)
                 self._sent.add(j)
-            if offer.share is not None:
-                self.brought[j] = offer.share
-        else:
-            offer = Offer(
-                other.examples,
-                other.card if "card" in fact.moves else None,
-                ELSEWHERE if "model" in fact.moves else None,
-                other.losses if "reply" in fact.moves else None,
-                other.labels if isinstance(fact, Labels) else (),
-            )
-        if j != me.name:
-            self._book(offer, other, fresh=fact.sends)
-        return offer
+        self.brought |= {j: share for j in here if (share := offers[j].share) is not None}
 
     def _book(self, offer: Offer, other: Seat, fresh: bool) -> None:
         j, books = other.name, (other.ledger, self.me.ledger)
