@@ -34,25 +34,27 @@ class Scaled:
         return (self.peak_mb - self.data_mb) / self.matrix_mb
 
 
-SAMPLES = 64
+SAMPLES = 200
 TEN_THOUSAND = 10_000
 
 
 def scale_config(peers: int, small: bool = False) -> Config:
+    rounds = 1 + max(1, min(10, 400 // peers))
+    samples = 20 if small else SAMPLES
     topology = {"name": "regular", "k": 20} if small else {"name": "full"}
     return resolve(
         [
             {
-                "data": {"name": "synthetic", "shape": "1x8x8" if small else "1x28x28", "train": peers * SAMPLES},
-                "partition": {"name": "pathological", "classes": 2, "samples": SAMPLES, "test": 20},
+                "data": {"name": "synthetic", "shape": "1x8x8" if small else "1x28x28", "train": peers * samples},
+                "partition": {"name": "pathological", "classes": 2, "samples": samples, "test": 20},
                 "model": {"name": "mlp", "hidden": 16} if small else {"name": "fedavg_cnn"},
                 "strategy": {"name": "gossip"},
                 "method": {"name": "finetune"},
                 "topology": topology,
                 "peers": peers,
-                "rounds": 3,
+                "rounds": rounds,
                 "train": {"lr": 0.05, "batch": 32, "epochs": 1},
-                "eval": {"every": 3, "gradients_every": 0},
+                "eval": {"every": rounds, "gradients_every": 0},
             }
         ]
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from amity.config import Config, resolve
+from amity.config import Config, resolve, scalar
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,9 @@ class Workload:
 
     def config(self, strategy: str, precision: str, **more: Any) -> Config:
         """A run of one warming round and `rounds` measured ones."""
-        name, _, preset = strategy.partition(":")
-        options: dict[str, Any] = {"preset": preset} if preset else {}
+        name, *words = strategy.split(":")
+        options = {key: scalar(value) if equals else key for key, equals, value in (word.partition("=") for word in words)}
+        options = {("preset" if key == value else key): value for key, value in options.items()}
         plain: dict[str, Any] = {
             "data": {"name": "synthetic", "shape": "x".join(map(str, self.shape)), "train": self.peers * self.samples},
             "partition": {"name": "pathological", "classes": self.classes, "samples": self.samples, "test": 100},
