@@ -95,7 +95,9 @@ def test_nobody_admitted_keeps_my_own_model_and_the_notebook() -> None:
     second = decide(strategy, town, first.memory, round=1)
     assert second.row == {"a": 1.0}
     assert second.memory == first.memory
-    assert decide(Afind(tau=3.0, min_neighbours=2), town, first.memory, round=1).row.keys() == {"a", "b", "c"}
+    least = decide(Afind(tau=3.0, min_neighbours=2), town, first.memory, round=1).row
+    assert "a" in least
+    assert len(least) == 3  # two of the three, who are equal: by lot
 
 
 def test_without_self_a_single_friend_replaces_my_model() -> None:
