@@ -213,6 +213,19 @@ def test_a_run_goes_on_as_it_was_settled_when_the_command_leaves_it_open() -> No
         amity.run(tiny(rounds=2, engine={"group": 5}), "run")
 
 
+def test_where_a_run_is_computed_is_no_part_of_what_it_is() -> None:
+    whole = amity.run(with_workers(1), "whole")
+    stop = RuntimeError("stop")
+
+    def interrupt(report: Report) -> None:
+        if report.round == 1:
+            raise stop
+
+    with pytest.raises(RuntimeError, match="stop"):
+        amity.run(with_workers(1, checkpoint={"every": 1}), "run", interrupt)
+    assert amity.run(with_workers(2, checkpoint={"every": 1}), "run").metrics == whole.metrics
+
+
 def test_a_model_that_cannot_be_stacked_is_refused_with_the_remedy_and_otherwise_left_alone() -> None:
     Path("net.py").write_text(
         "from torch import nn\n"

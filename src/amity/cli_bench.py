@@ -40,12 +40,13 @@ def bench(
     folder = out or new_dir("bench")
     precisions = ("fp32",) if scale else _precisions(precision)
     with err_console.status("measuring") as status:
+        say = status.update if err_console.is_terminal else err_console.print
         if scale:
-            rows: list[Any] = measure_scale(lambda what: status.update(what))
+            rows: list[Any] = measure_scale(say)
         else:
             rows = []
             for name in names or list(known):
-                found = measure(known[name], precisions, lambda what: status.update(what), repeats)
+                found = measure(known[name], precisions, say, repeats)
                 rows += found
                 for row in found if as_json else ():
                     out_console.file.write(json.dumps(_plain(row)) + "\n")

@@ -181,7 +181,10 @@ class Config:
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+        """Of everything that a result depends on: where it is computed is not part of that."""
+        plain = self.to_dict()
+        plain["engine"] = dataclasses.asdict(self.engine.extra)
+        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
     def completed(self, other: Config) -> Config:
         """What this config leaves open is taken from another, where that has settled it."""
