@@ -327,3 +327,114 @@ def test_thousands_of_peers_on_a_sparse_graph_need_nothing_of_size_m_squared() -
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert int(done.stdout) * 1024 < 5000 * 5000 * 8 * 0.8  # one matrix of doubles would be 200 MB
+
+
+# -- anybody's models, methods and strategies
+
+OWN_MODELS = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+class Drop(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(64, 9), nn.Linear(9, 10)
+    def forward(self, x):
+        return self.b(F.dropout(self.a(x.flatten(1)), 0.5, self.training))
+
+class Doubled(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+def drop(shape, classes):
+    return Drop()
+
+def doubled(shape, classes):
+    return nn.Sequential(nn.Flatten(), Doubled(64, 9), nn.ReLU(), nn.Linear(9, classes))
+
+def normed(shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.utils.parametrizations.weight_norm(nn.Linear(64, 9)), nn.Linear(9, classes))
+"""
+
+
+def test_dropout_without_a_module_is_seeded_and_neither_stacked_nor_cached() -> None:
+    Path("own.py").write_text(OWN_MODELS)
+    layers: dict[str, Any] = {"model": "own.py:drop", "method": {"name": "head"}}
+    _, models, simulation = rounds_of(with_workers(1, **layers))
+    assert simulation.config.engine.extra.vectorise == "off"
+    assert torch.equal(models, rounds_of(with_workers(2, **layers))[1])
+    learner, peer = simulation.world.learner, simulation.peers["peer-00"]
+    learner.module.train()
+    assert learner._cached_features(peer.data.train) is None
+
+
+@pytest.mark.parametrize("model", ["doubled", "normed"])
+def test_layers_of_ones_own_are_stacked_as_they_compute_or_not_at_all(model: str) -> None:
+    Path("own.py").write_text(OWN_MODELS)
+    layers: dict[str, Any] = {"model": f"own.py:{model}", "eval": {"gradients_every": 0}}
+    models = [rounds_of(with_workers(1, **layers, engine={"vectorise": v}))[1] for v in ("auto", "off")]
+    torch.testing.assert_close(*models, rtol=1e-3, atol=1e-5)
+
+
+def test_augmentation_is_never_dropped_for_a_stack() -> None:
+    with pytest.raises(ConfigError, match="cannot be stacked"):
+        simulate(tiny(train={"augment": "crop_flip", "precision": "fp32"}, engine={"vectorise": "on", "group": 3}))
+
+
+BAD_METHODS = {
+    "Tuple": ("train", "return state, theta, None", "train must be a generator that asks for its training"),
+    "Model": ("model", "return theta", "model must be a generator"),
+    "Odd": ("train", "yield 3", r"must yield Fit\(theta, epochs\), got int"),
+    "Long": ("init", "return {'x': theta[:1]}", "state 'x' must be a vector of"),
+    "Late": ("share", "return Share(theta.clone(), theta > 0 if ctx.round else None)", "its first share must have a mask"),
+}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("name", BAD_METHODS)
+def test_a_method_that_breaks_the_rules_is_told_which(name: str, workers: int) -> None:
+    verb, body, wanted = BAD_METHODS[name]
+    arguments = "theta, ctx" if verb == "init" else "state, theta, ctx"
+    Path("bad.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from amity.core import Share\n"
+        "from amity.methods.finetune import Finetune\n"
+        "@dataclass(frozen=True)\n"
+        f"class {name}(Finetune):\n"
+        f"    def {verb}(self, {arguments}):\n"
+        f"        {body}\n"
+    )
+    with pytest.raises(amity.AmityError, match=wanted):
+        amity.run(with_workers(workers, method={"name": f"bad.py:{name}"}), "out")
+
+
+def test_a_visit_to_myself_leaves_my_own_model_in_my_row() -> None:
+    Path("me.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from amity.core import Ask, Decision\n"
+        "from amity.facts import Visit\n"
+        "from amity.strategies.base import Cardless\n"
+        "@dataclass(frozen=True)\n"
+        "class Me(Cardless):\n"
+        "    def decide(self, view, row):\n"
+        "        yield Ask(Visit(), (view.me,))\n"
+        "        return Decision({view.me: 1.0})\n"
+        "    def pulls(self, neighbours):\n"
+        "        return 0\n"
+    )
+    alone = rounds_of(with_workers(1, strategy={"name": "local"}))[1]
+    assert torch.equal(rounds_of(with_workers(1, strategy="me.py:Me"))[1], alone)
+
+
+def test_an_exported_model_is_the_evaluated_one_to_the_bit() -> None:
+    run = amity.run(tiny(rounds=1), "run")
+    from amity.run import restored
+
+    simulation = restored(run.path)
+    for name, accuracy in run.final().items():
+        model, test = simulation.final_model(name), simulation.peers[name].data.test
+        assert simulation.world.learner.score(model, test).accuracy == pytest.approx(accuracy)
+    units = simulation.units
+    together = simulation.shard.final_models(units[0], 0)
+    assert all(torch.equal(simulation.final_model(n), m) for n, m in zip(units[0], together, strict=True))

@@ -33,7 +33,7 @@ def export(run: Path, peer: str = "", out: Path | None = None) -> list[Path]:
     written = []
     for name in [peer] if peer else list(simulation.names):
         with one_thread():
-            theta = simulation.peers[name].final_model()
+            theta = simulation.final_model(name)
         tensors = {
             slot.name: theta[slot.start : slot.start + int(np.prod(slot.shape))].reshape(slot.shape).clone()
             for slot in learner.layout.slots

@@ -20,8 +20,10 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
             os.fsync(stream.fileno())
         os.replace(scratch, path)
         sync_folder(path.parent)
-    except OSError as error:
+    except BaseException as error:
         scratch.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         raise StorageError(f"{path}: cannot be written ({error.strerror})") from None
 
 

@@ -144,11 +144,6 @@ def native_bf16(device: torch.device) -> bool:
     return device.type == "cpu" and any(bool(getattr(torch.cpu, check, bool)()) for check in checks)
 
 
-def is_random(module: nn.Module) -> bool:
-    """Whether a pass in training mode depends on chance (dropout)."""
-    return any(isinstance(part, nn.modules.dropout._DropoutNd | nn.RReLU) for part in module.modules())
-
-
 class Learner:
     """Runs one module for every peer of this process, and counts what that costs in examples."""
 
@@ -157,7 +152,6 @@ class Learner:
     ) -> None:
         self.module, self.layout, self.recipe, self.precision = module.to(device), layout, recipe, precision
         self.device = torch.device(device)
-        self.random = is_random(module)
         self.flat = torch.zeros(layout.size, device=self.device)
         self.forward_examples = 0
         self.backward_examples = 0
@@ -171,6 +165,7 @@ class Learner:
             self._named[slot.name].data = view
         self._features: torch.Tensor | None = None
         self._logits: torch.Tensor | None = None
+        self._version = 0
         self.head = module.get_submodule(layout.head_name)
         self.head.register_forward_hook(self._catch)
 
@@ -207,7 +202,7 @@ class Learner:
     # -- passes --------------------------------------------------------------------------------------------------------
 
     def _catch(self, _module: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
-        self._features, self._logits = inputs[0], output
+        self._features, self._logits, self._version = inputs[0], output, output._version
 
     def forget(self) -> None:
         """Let go of what the last pass left behind."""
@@ -246,7 +241,7 @@ class Learner:
         cached = self._cached_features(data) if part.start >= self.layout.head.start else None
         optimiser = self._optimiser(part, round)
         loss_sum, seed = 0.0, int(rng.integers(2**62))
-        with _seeded(seed, self.random):
+        with _seeded(seed):
             for _ in range(epochs):
                 order = torch.from_numpy(rng.permutation(len(data)))
                 losses = []
@@ -275,18 +270,18 @@ class Learner:
 
     @torch.no_grad()
     def _cached_features(self, data: Samples) -> torch.Tensor | None:
-        """What the frozen body hands to the head; None where that changes from step to step, or where the head is not
-        the module's last word."""
-        if self.random or self.recipe.augment:
+        """What the frozen body hands to the head; None where that depends on chance or on the rest of the batch, or where
+        the head is not the module's last word."""
+        if self.recipe.augment or any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.module.modules()):
             return None
-        parts = []
+        parts, chance = [], torch.get_rng_state()
         for x, _ in data.chunks():
             with self.autocast():
-                output = self.module(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x)
-            if self._features is None or output is not self._logits:
+                output: torch.Tensor = self.module(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x)
+            if self._features is None or output is not self._logits or self._version != output._version:
                 return None
             parts.append(self._features)
-        return torch.cat(parts)
+        return torch.cat(parts) if torch.equal(chance, torch.get_rng_state()) else None
 
     def _trained_parameters(self, part: slice) -> list[nn.Parameter]:
         return [self._named[slot.name] for slot in self.layout.slots if part.start <= slot.start < part.stop]
@@ -367,11 +362,8 @@ def score_of(logits: torch.Tensor, y: torch.Tensor) -> Score:
 
 
 @contextmanager
-def _seeded(seed: int, needed: bool) -> Iterator[None]:
+def _seeded(seed: int) -> Iterator[None]:
     """torch's own generator, for layers that draw from it; the caller's is left as it was."""
-    if not needed:
-        yield
-        return
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield

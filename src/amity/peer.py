@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -68,6 +68,7 @@ class Peer:
 
     def reset(self) -> None:
         """The state before the first round."""
+        self.round = 0
         self.start.copy_(self.world.initial)
         self._keep(self.rows.state, self.world.method.init(self.start, self.context("init")))
 
@@ -111,7 +112,8 @@ class Peer:
     def training(self, ctx: Context) -> Training[None]:
         """Local training from `start`, as a generator; at its end the rows hold what came of it."""
         self.stats = Stats()
-        state, trained, self.stats = yield from self.world.method.train(self.rows.state, self.start, ctx)
+        training = self._generator("train", self.world.method.train(self.rows.state, self.start, ctx))
+        state, trained, self.stats = yield from training
         self._keep(self.rows.next_state, state)
         self.trained.copy_(trained)
         self._publish(state)
@@ -122,9 +124,22 @@ class Peer:
             if share.mask is not None or share.theta.data_ptr() != self.trained.data_ptr():
                 raise StrategyError(f"method {type(self.world.method).__name__}: shares theta in one round, not in another")
             return
+        if rows.mask is None and share.mask is not None:
+            raise StrategyError(
+                f"method {type(self.world.method).__name__}: its first share must have a mask, as later ones do"
+            )
         rows.share.copy_(share.theta)
         if rows.mask is not None:
             rows.mask.copy_(torch.ones_like(rows.mask) if share.mask is None else share.mask)
+
+    def _generator(self, verb: str, training: Training[R]) -> Training[R]:
+        """A method is anybody's code: does it train as methods train?"""
+        if not isinstance(training, Generator):
+            raise StrategyError(
+                f"method {type(self.world.method).__name__}: {verb} must be a generator that asks for its training, "
+                f"`fitted = yield Fit(theta, ctx.epochs)`, got {type(training).__name__}"
+            )
+        return training
 
     def alone(self, training: Training[R], ctx: Context) -> R:
         """Run a generator of fits, one after the other."""
@@ -171,7 +186,7 @@ class Peer:
 
     def finishing(self, ctx: Context) -> Training[torch.Tensor]:
         """What is evaluated: the method's own model after this round's mixing."""
-        return self.world.method.model(self.rows.state, self.start, ctx)
+        return self._generator("model", self.world.method.model(self.rows.state, self.start, ctx))
 
     def final_model(self) -> torch.Tensor:
         ctx = self.context("model")
@@ -200,7 +215,7 @@ class Peer:
             state, theta = self.world.method.absorb(self.rows.state, self.start, guest, self.context("absorb"))
             learner = self.world.learner
             phi, loss = learner.gradient(theta, self.probe_data, learner.layout.proxy)
-        card = Card(self.name, self.round, len(self.data.train), degree, self._sketched(phi, spec))
+        card = Card(self.name, self.round, len(self.data.train), degree, self._sketched(phi, spec).cpu())
         return state, theta, Offer(len(self.data.train), card, None, Losses(loss, loss))
 
     def host_visit(self, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int) -> Offer:
@@ -212,7 +227,7 @@ class Peer:
         before = offer.losses.before if offer.losses else float("nan")
         method, learner, ctx = self.world.method, self.world.learner, self.context("visit", visitor)
         with self.paying():
-            state, trained, _ = self.alone(method.train(state, theta, ctx), ctx)
+            state, trained, _ = self.alone(self._generator("train", method.train(state, theta, ctx)), ctx)
             after = learner.loss(trained, self.probe_data)
         share = method.share(state, trained, self.context("share"))
         return Offer(offer.examples, offer.card, share, Losses(before, after))

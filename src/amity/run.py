@@ -139,16 +139,18 @@ def _go(directory: RunDir, simulation: Simulation, on_round: OnRound | None, on_
     simulation.on_part = on_part
     with directory:
         directory.recover(simulation)
-        lost = 0
-        while simulation.next_round < config.rounds:
+        losses, whole = 0, True
+        while simulation.next_round < config.rounds or not whole:
             try:
+                if not whole:
+                    simulation.rewind()
+                    directory.recover(simulation)
+                    whole = True
                 report = _one_round(directory, simulation)
             except CrewLost:
-                lost += 1
-                if lost > LOSSES:
+                losses, whole = losses + 1, False
+                if losses > LOSSES:
                     raise
-                simulation.rewind()
-                directory.recover(simulation)
                 continue
             if on_round:
                 on_round(report)
@@ -170,7 +172,10 @@ def _one_round(directory: RunDir, simulation: Simulation) -> Report:
 
 def restored(path: str | Path) -> Simulation:
     """The simulation as the newest checkpoint of a run left it, in this process."""
-    config = read_config(Path(path)).replace(engine={"name": "local", "workers": 1})
+    config = read_config(Path(path))
+    own = config.engine.extra
+    here = {"name": "local", "workers": 1, "vectorise": own.vectorise, "group": own.group}
+    config = config.replace(engine=here)
     simulation = Simulation(config, load_data(config))
     commit = next(commits(Path(path)), None)
     if commit is not None and commit.tensors is not None:

@@ -84,13 +84,14 @@ class Stack:
     @staticmethod
     def suits(learner: Learner, example: torch.Tensor) -> bool:
         """Whether the module can be stacked: nothing random, and torch can batch its operations."""
-        if learner.random or learner.recipe.augment:
+        if learner.recipe.augment:
             return False
         try:
+            learner.module.train()
             theta = torch.zeros(2, learner.layout.size, device=learner.device)
             with torch.no_grad():
                 Stack(learner).forward(theta, example.expand(2, 1, *example.shape))
-        except (RuntimeError, ValueError, NotImplementedError):
+        except Exception:  # it may be anybody's module, and then it trains one peer at a time
             return False
         return True
 
@@ -122,6 +123,7 @@ class Stack:
         """As `Learner.fit`, for every job."""
         learner, recipe = self.learner, self.learner.recipe
         part = part or learner.layout.everything
+        learner.module.train()
         steps = [epochs * -(-len(job.data) // recipe.batch) for job in jobs]
         ranked = sorted(range(len(jobs)), key=lambda g: -steps[g])
         plan = _plan([jobs[g] for g in ranked], recipe.batch, epochs)
@@ -273,8 +275,8 @@ def _chain(module: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]] |
         inner = _chain(layer, f"{prefix}{name}.") if type(layer) is nn.Sequential else None
         if inner is not None:
             layers += inner
-        elif isinstance(layer, (nn.Linear, *ELEMENTWISE)) or (
-            isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) == (1, -1)
+        elif type(layer) in (nn.Linear, *ELEMENTWISE) or (
+            type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1)
         ):
             layers.append((prefix + name, layer))
         else:

@@ -84,6 +84,7 @@ class RunDir:
         if existing.exists():
             other = load(existing)
             config = config.completed(other)
+            other = other.completed(config)
             if other.digest != config.digest:
                 keys = ", ".join(differences(other, config)[:4])
                 raise RunDirError(f"{path}: holds a run of another config (differs in {keys}); choose another out=")
@@ -148,6 +149,8 @@ class RunDir:
                 self._streams[name].close()
             self._streams[name] = stream
             self._hashes[name] = hashlib.sha256(path.read_bytes()[:size])
+        if "timings.jsonl" in self._streams:
+            self._streams["timings.jsonl"].close()
         self._streams["timings.jsonl"] = open(self.path / "timings.jsonl", "ab")  # noqa: SIM115
         return commit.round
 

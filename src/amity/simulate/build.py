@@ -11,7 +11,7 @@ import torch
 from amity.config import Config
 from amity.core import Context, PeerId
 from amity.data import Dataset
-from amity.errors import ConfigError
+from amity.errors import ConfigError, StrategyError
 from amity.layout import layout_of
 from amity.learn import Learner, Precision, Recipe, native_bf16
 from amity.peer import Peer, PeerData, World
@@ -20,6 +20,7 @@ from amity.rng import rng
 from amity.simulate.matrices import Matrices
 from amity.simulate.shard import Shard
 from amity.stacked import Stack
+from amity.tensors import TYPES
 
 TINY = 20_000
 """Parameters up to which stacking pays on a CPU: beyond, memory sets the pace and workers do better."""
@@ -70,7 +71,7 @@ def settled(config: Config, dataset: Dataset) -> Config:
     - `train.precision`: bf16 where the device multiplies it natively and models are not tiny, else fp32.
     """
     own, train = config.engine.extra, config.train
-    if own.vectorise != "auto" and own.group and train.precision != "auto":
+    if own.vectorise == "off" and own.group and train.precision != "auto":
         return config
     learner = make_learner(config, dataset.shape, dataset.classes)
     tiny = learner.layout.size <= TINY
@@ -133,6 +134,12 @@ def _slots(
         world.learner, data.train, rng(world.seed, "init", 0, name), world.epochs, world.epochs_head, 0, world.rounds
     )
     state = method.init(theta, ctx)
+    for key, value in state.items():
+        if value.shape != theta.shape or value.dtype not in TYPES or "/" in key:
+            raise StrategyError(
+                f"method {type(method).__name__}: state {key!r} must be a vector of {len(theta)} numbers "
+                f"({', '.join(map(str, TYPES))}) and its name have no '/', got {tuple(value.shape)} of {value.dtype}"
+            )
     share = method.share(state, theta, ctx)
     plain = share.mask is None and share.theta.data_ptr() == theta.data_ptr()
     return state, None if plain else share.theta, share.mask

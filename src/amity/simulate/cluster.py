@@ -27,7 +27,7 @@ from amity.peer import PeerData
 from amity.run import load_data
 from amity.simulate.build import make_shard, units_of
 from amity.simulate.crew import CrewLost, Tell, cores, keep_memory
-from amity.simulate.shard import Job
+from amity.simulate.shard import Job, Shard
 from amity.topology import peer_names
 
 Packed = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any] | None]
@@ -51,15 +51,18 @@ class Place:
     """One actor: some peers, and the verbs of their shard."""
 
     def __init__(self, config_toml: str, names: tuple[PeerId, ...], mine: tuple[PeerId, ...]) -> None:
+        self._plan = (config_toml, names, mine)
+        self.shard: Shard
+
+    def build(self) -> None:
+        """Apart from the constructor, whose errors Ray reports as the death of the actor."""
+        config_toml, names, mine = self._plan
         keep_memory()
         torch.set_num_threads(1)
         config = resolve([tomllib.loads(config_toml)])
         dataset = load_data(config)
         data = split(dataset, config.partition.thing, names, config.seed)
         self.shard = make_shard(config, dataset, mine, {name: data[name] for name in mine})
-
-    def ready(self) -> bool:
-        return True
 
     def do(self, jobs: Sequence[Job], lent: Sequence[PeerId], guests: Sequence[PeerId], *models: Packed) -> list[Any]:
         """Do jobs that read these models of peers elsewhere: first published ones, then ones of the round's start."""
@@ -113,7 +116,6 @@ class RayCrew:
         self.ray = _connect(address)
         self.config, self.names, self.actors, self.timeout = config, names, actors, timeout
         self.units = units_of(config, data)
-        self.replaced = 0
         self._places: list[Any] = []
         self._home: dict[PeerId, int] = {}
         self._published: dict[PeerId, Any] = {}
@@ -149,7 +151,7 @@ class RayCrew:
             self._home |= dict.fromkeys(mine, at)
             self._places.append(actor.remote(text, self.names, mine))
         self._get(
-            [place.ready.remote() for place in self._places], f"{count} actors with a CPU each ({free} in the cluster)"
+            [place.build.remote() for place in self._places], f"{count} actors with a CPU each ({free} in the cluster)"
         )
 
     def _cpus(self) -> int:
@@ -185,7 +187,8 @@ class RayCrew:
         guests: dict[PeerId, Any] = {}
         for job in jobs:  # all exports before all jobs: an actor works in order, and must not wait for one that waits for it
             for name in job.needs:
-                self._lend(name)
+                if self._home[name] != self._home[job.at]:
+                    self._lend(name)
             guests |= {name: self._start_share(name, job.args[-1]) for name in job.guests if name not in guests}
         parcels = list(self._parcels(jobs))
         references = [self._submit(at, [jobs[k] for k in places], guests) for at, places in parcels]
@@ -199,7 +202,7 @@ class RayCrew:
             if ready:
                 deadline = time.monotonic() + self.timeout
             elif time.monotonic() > deadline:
-                break
+                raise CrewLost(f"engine ray: no answer in {self.timeout:g} s from the actors at work ({jobs[0].verb})")
         answers = self._get(references, f"the actors at work ({jobs[0].verb})") if jobs else []
         for (_, places), answer in zip(parcels, answers, strict=True):
             for k, value in zip(places, answer, strict=True):

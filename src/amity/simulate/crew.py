@@ -26,7 +26,7 @@ from typing import Any, Protocol
 import torch
 
 from amity.core import START, PeerId, Share
-from amity.errors import AmityError, Failure, brief
+from amity.errors import AmityError, Failure
 from amity.simulate.matrices import scratch
 from amity.simulate.shard import Hosted, Job, Shard
 
@@ -197,8 +197,11 @@ class Workers(Inline):
         return [result for parcel in results if parcel is not None for result in parcel]
 
     def _with_news(self) -> list[tuple[int, _Worker]]:
-        pipes = {worker.pipe: (place, worker) for place, worker in enumerate(self._crew)}
-        return [pipes[pipe] for pipe in wait(list(pipes), timeout=1.0) if isinstance(pipe, Connection)]
+        """Who has answered or died."""
+        signs: dict[Any, tuple[int, _Worker]] = {}
+        for place, worker in enumerate(self._crew):
+            signs |= {worker.pipe: (place, worker), worker.process.sentinel: (place, worker)}
+        return list({signs[sign][0]: signs[sign] for sign in wait(list(signs), timeout=1.0)}.values())
 
     def _send(self, worker: _Worker, at: int, parcels: Sequence[Sequence[Job]]) -> None:
         worker.parcel = at
@@ -211,6 +214,8 @@ class Workers(Inline):
     def _receive(worker: _Worker) -> list[Any] | None:
         """Results of its parcel; None if it died."""
         try:
+            if not worker.pipe.poll():  # no answer: it is its end that we heard of
+                return None
             answer = pickle.loads(worker.pipe.recv_bytes())  # noqa: S301  from our own fork
         except (EOFError, OSError):
             return None
@@ -298,8 +303,6 @@ def _done(shard: Shard, parcel: Sequence[Job], tray: torch.Tensor) -> bytes:
         return pickle.dumps([_packed(shard.do(job), tray) for job in parcel])
     except AmityError as error:
         return pickle.dumps(error)
-    except (Exception, SystemExit) as error:  # a method may be anybody's code
-        return pickle.dumps(Failure(f"{parcel[0].verb} of {parcel[0].at}: {brief(error)}"))
 
 
 def _packed(result: Any, tray: torch.Tensor) -> Any:

@@ -141,7 +141,7 @@ class Desk:
             if j != me.name and j not in self._sent:
                 transfer("model", me.start_bytes, me.ledger, self.seats[j].ledger)
                 self._sent.add(j)
-        self.brought |= {j: share for j in here if (share := offers[j].share) is not None}
+        self.brought |= {j: share for j in here if j != me.name and (share := offers[j].share) is not None}
 
     def _book(self, offer: Offer, other: Seat, fresh: bool) -> None:
         j, books = other.name, (other.ledger, self.me.ledger)

@@ -112,6 +112,11 @@ class Simulation:
     def peers(self) -> dict[PeerId, Peer]:
         return self.shard.peers
 
+    def final_model(self, name: PeerId) -> torch.Tensor:
+        """What is evaluated of a peer, to the bit: computed with its group."""
+        unit = next(unit for unit in self.units if name in unit)
+        return self.shard.final_models(unit, self.peers[name].round)[unit.index(name)]
+
     @property
     def world(self) -> World:
         return self.shard.world
@@ -325,8 +330,10 @@ class Simulation:
 
     def _mix_brought(self, course: _Course) -> dict[PeerId, Share]:
         """The mixed model of a peer whose row stands on models that came back from visits."""
-        row, brought, me = self._checked(course).row, course.desk.brought, course.view.me
+        assert course.decision is not None  # noqa: S101
+        row, brought, me = course.decision.row, course.desk.brought, course.view.me
         course.desk.brought = {}
+        check_row(row, me, course.desk.arrived)
         if not brought.keys() & row.keys():
             return {}
         own = self.crew.shares(tuple(j for j in row if j not in brought and j != START))
@@ -398,9 +405,16 @@ class Simulation:
     def restore(self, round: int, tensors: Callable[[PeerId], dict[str, torch.Tensor]], memories: Mapping[str, Any]) -> None:
         """Go on as if the rounds before `round` had been run here."""
         for name in self.names:
-            if name not in memories or "start" not in tensors(name):
+            if name not in memories:
                 raise RunDirError(f"the checkpoint of round {round} knows nothing of {name}; it is not of this run")
-        self.crew.restore(round, tensors)
+
+        def checked(name: PeerId) -> dict[str, torch.Tensor]:
+            found = tensors(name)
+            if "start" not in found:
+                raise RunDirError(f"the checkpoint of round {round} has no model of {name}; it is not of this run")
+            return found
+
+        self.crew.restore(round, checked)
         for name, seat in self.seats.items():
             seat.memory, seat.round = memories[name], round - 1
         self._references.clear()

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from amity.core import START, Context, Fit, Fitted, PeerId, Row, Share, Training
+from amity.errors import AmityError, Failure, StrategyError, brief
 from amity.facts import Fact, Ledger, Losses, Offer
 from amity.learn import Samples, Score
 from amity.mixing import mix
@@ -75,7 +76,12 @@ class Shard:
         self._mixed: tuple[Any, Share] | None = None
 
     def do(self, job: Job) -> Any:
-        return getattr(self, job.verb)(*job.args)
+        try:
+            return getattr(self, job.verb)(*job.args)
+        except AmityError:
+            raise
+        except (Exception, SystemExit) as error:  # a method may be anybody's code
+            raise Failure(f"{job.verb} of {job.at}: {brief(error)}") from error
 
     def _at(self, names: Sequence[PeerId], round: int) -> list[Peer]:
         """These peers in a round, with fresh books."""
@@ -148,9 +154,7 @@ class Shard:
 
     def evaluate(self, names: tuple[PeerId, ...], round: int) -> list[dict[str, float]]:
         """Test accuracies of a group: after training, after mixing, and of the method's own model."""
-        peers = self._at(names, round)
-        contexts = [peer.context("model") for peer in peers]
-        models = self._together(peers, [peer.finishing(ctx) for peer, ctx in zip(peers, contexts, strict=True)], contexts)
+        peers, models = self._at(names, round), self.final_models(names, round)
         tests = [peer.data.test for peer in peers]
         local = self._scores([peer.trained for peer in peers], tests)
         mixed = self._scores([peer.start for peer in peers], tests)
@@ -170,6 +174,12 @@ class Shard:
         for at, score in zip(held_out, validation, strict=True):
             out[at]["accuracy_validation"] = score.accuracy
         return out
+
+    def final_models(self, names: tuple[PeerId, ...], round: int) -> list[torch.Tensor]:
+        """The method's own models of a group, after mixing."""
+        peers = self._at(names, round)
+        contexts = [peer.context("model") for peer in peers]
+        return self._together(peers, [peer.finishing(ctx) for peer, ctx in zip(peers, contexts, strict=True)], contexts)
 
     def gradient(self, me: PeerId) -> None:
         """∇F_i at the common point, left in the row of `trained`: by the end of a round nothing else needs that."""
@@ -194,6 +204,9 @@ class Shard:
                     fits[at] = next(work[at]) if fitted is None else work[at].send(fitted)
                 except StopIteration as stop:
                     results[at] = stop.value
+                    return
+            if not isinstance(fits[at], Fit):
+                raise StrategyError(f"a method must yield Fit(theta, epochs), got {type(fits[at]).__name__}")
 
         for at in range(len(work)):
             advance(at, None)
@@ -202,7 +215,8 @@ class Shard:
             alike = [at for at, f in fits.items() if (f.epochs, f.part is not None, str(f.part)) == kind]
             asked = {at: fits.pop(at) for at in alike}
             for at, fitted in self._fit(asked, contexts).items():
-                examples = asked[at].epochs * len(contexts[at].train)
+                part = asked[at].part
+                examples = 0 if part is not None and part.start == part.stop else asked[at].epochs * len(contexts[at].train)
                 peers[at].ledger.forward += examples
                 peers[at].ledger.backward += examples
                 advance(at, fitted)
