@@ -180,12 +180,18 @@ def alive(pid: str) -> bool:
         return False
 
 
+def heed_ctrl_c() -> None:
+    """What a shell starts in the background ignores Ctrl-C, and so would what we start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_and_kill_leave_no_worker_behind_and_the_same_command_goes_on() -> None:
     small = [word for word in SMALL if not word.startswith("rounds=")]
     words = ["compare", *small, "rounds=4000", "strategies=local,gossip", "seeds=0", "out=c", "checkpoint.every=5"]
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)):
         before, pipe = newest("c/gossip/seed-0"), subprocess.PIPE
-        with subprocess.Popen([sys.executable, "-m", "amity", *words], stderr=pipe, stdout=pipe) as running:
+        command = [sys.executable, "-m", "amity", *words]
+        with subprocess.Popen(command, stderr=pipe, stdout=pipe, preexec_fn=heed_ctrl_c) as running:
             deadline = time.monotonic() + 60
             while newest("c/gossip/seed-0") <= before and time.monotonic() < deadline:
                 time.sleep(0.05)
