@@ -208,16 +208,22 @@ class Method(Protocol):
         """The model that is evaluated and exported (fine-tuning lives here)."""
 
 
-def drive(plan: Plan, answer: Callable[[Ask], Answers]) -> Decision:
-    """Run a plan to its decision, with `answer` carrying its asks."""
+def advance(plan: Plan, answers: Answers | None = None) -> Ask | Decision:
+    """Send a plan its answers (None: to begin with), and have its next ask or its decision."""
     try:
-        ask = next(plan)
-        while True:
-            ask = plan.send(answer(ask))
+        return next(plan) if answers is None else plan.send(answers)
     except StopIteration as stop:
         if not isinstance(stop.value, Decision):
             raise TypeError(f"a plan must return a Decision, got {type(stop.value).__name__}") from None
         return stop.value
+
+
+def drive(plan: Plan, answer: Callable[[Ask], Answers]) -> Decision:
+    """Run a plan to its decision, with `answer` carrying its asks."""
+    step = advance(plan)
+    while not isinstance(step, Decision):
+        step = advance(plan, answer(step))
+    return step
 
 
 @dataclass(frozen=True)

@@ -211,12 +211,16 @@ class Learner:
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16")
 
-    def _forward(self, x: torch.Tensor) -> torch.Tensor:
+    def _pass(self, x: torch.Tensor) -> torch.Tensor:
+        """What the module says, in its own precision."""
         if x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         with self.autocast():
-            logits: torch.Tensor = self.module(x)
-        return logits.float()
+            output: torch.Tensor = self.module(x)
+        return output
+
+    def _forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self._pass(x).float()
 
     def costs(self) -> tuple[int, int]:
         """Forward and backward examples so far; the difference of two calls is what lay between them."""
@@ -276,8 +280,7 @@ class Learner:
             return None
         parts, chance = [], torch.get_rng_state()
         for x, _ in data.chunks():
-            with self.autocast():
-                output: torch.Tensor = self.module(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x)
+            output = self._pass(x)
             if self._features is None or output is not self._logits or self._version != output._version:
                 return None
             parts.append(self._features)

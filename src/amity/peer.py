@@ -152,12 +152,6 @@ class Peer:
             result: R = stop.value
             return result
 
-    def train(self) -> None:
-        """Local training of this peer alone."""
-        ctx = self.context("train")
-        with self.paying():
-            self.alone(self.training(ctx), ctx)
-
     def sketch(self, spec: CardSpec) -> torch.Tensor:
         """φ of this round, as it goes onto the card."""
         at = Moment(self.start, self.trained, self.world.initial)
@@ -187,10 +181,6 @@ class Peer:
     def finishing(self, ctx: Context) -> Training[torch.Tensor]:
         """What is evaluated: the method's own model after this round's mixing."""
         return self._generator("model", self.world.method.model(self.rows.state, self.start, ctx))
-
-    def final_model(self) -> torch.Tensor:
-        ctx = self.context("model")
-        return self.alone(self.finishing(ctx), ctx)
 
     # -- answers to facts ------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ sums inside products may run in another order, so the two agree to rounding.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,10 @@ from amity.learn import Learner, Samples, Score, score_of
 ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Identity)
 EXAMPLES = 1 << 14
 """At most about so many examples in one forward pass when nothing is trained."""
+
+
+Layers = list[tuple[str, nn.Module]]
+"""Layers of a chain, with their names."""
 
 
 @dataclass(frozen=True)
@@ -108,24 +113,29 @@ class Stack:
                 logits: torch.Tensor = vmap(lambda p, one: functional_call(module, p, (one,)))(parameters, x)
                 self.learner.forget()
                 return logits.float()
-            for name, layer in self._layers:
-                if isinstance(layer, nn.Flatten):
-                    x = x.flatten(2)
-                elif isinstance(layer, nn.Linear):
-                    weight = parameters[f"{name}.weight"].transpose(1, 2)
-                    bias = parameters.get(f"{name}.bias")
-                    x = torch.bmm(x, weight) if bias is None else torch.baddbmm(bias[:, None], x, weight)
-                else:
-                    x = layer(x)
-            return x.float()
+            return self._run_chain(self._layers, parameters, x)[-1].float()
+
+    @staticmethod
+    def _run_chain(layers: Layers, parameters: dict[str, torch.Tensor], x: torch.Tensor) -> list[torch.Tensor]:
+        """What goes into each layer of a chain, and last what comes out."""
+        seen = [x]
+        for name, layer in layers:
+            if isinstance(layer, nn.Flatten):
+                x = x.flatten(2)
+            elif isinstance(layer, nn.Linear):
+                weight, bias = parameters[f"{name}.weight"].transpose(1, 2), parameters.get(f"{name}.bias")
+                x = torch.bmm(x, weight) if bias is None else torch.baddbmm(bias[:, None], x, weight)
+            else:
+                x = layer(x)
+            seen.append(x)
+        return seen
 
     def fit(self, jobs: Sequence[FitJob], epochs: int, part: slice | None, round: int) -> list[Fitted]:
         """As `Learner.fit`, for every job."""
         learner, recipe = self.learner, self.learner.recipe
         part = part or learner.layout.everything
         learner.module.train()
-        steps = [epochs * -(-len(job.data) // recipe.batch) for job in jobs]
-        ranked = sorted(range(len(jobs)), key=lambda g: -steps[g])
+        ranked = sorted(range(len(jobs)), key=lambda g: -_steps(jobs[g], recipe.batch))
         plan = _plan([jobs[g] for g in ranked], recipe.batch, epochs)
         theta = torch.stack([jobs[g].theta for g in ranked])
         if not plan.counts or plan.counts[0] == 0 or part.start == part.stop:
@@ -188,17 +198,9 @@ class Stack:
         With z = a Wᵀ + b,  δ = ∂loss/∂z:   ∂W = δᵀ a,  ∂b = Σ δ,  ∂a = δ W;  ReLU lets δ through where its output is > 0;
         at the top δ = v (softmax(z) − onehot(y)).
         """
-        layers, seen = self._layers or [], []
-        for name, layer in layers:
-            seen.append(x)
-            if isinstance(layer, nn.Flatten):
-                x = x.flatten(2)
-            elif isinstance(layer, nn.ReLU):
-                x = x.relu()
-            else:
-                w, bias = parameters[f"{name}.weight"].transpose(1, 2), parameters.get(f"{name}.bias")
-                x = torch.bmm(x, w) if bias is None else torch.baddbmm(bias[:, None], x, w)
-        log_p, label = x.log_softmax(2), y.view(weight.shape)[:, :, None]
+        layers = self._layers or []
+        seen = self._run_chain(layers, parameters, x)
+        log_p, label = seen[-1].log_softmax(2), y.view(weight.shape)[:, :, None]
         each = -(log_p.gather(2, label)[:, :, 0] * weight).sum(1)
         delta = log_p.exp_().scatter_add_(2, label, torch.full_like(label, -1, dtype=log_p.dtype)).mul_(weight[:, :, None])
         gradients: dict[str, torch.Tensor] = {}
@@ -266,11 +268,11 @@ class Stack:
         return [score_of(z, y) for z, y in zip(self.logits(thetas, datas), labels, strict=True)]
 
 
-def _chain(module: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]] | None:
+def _chain(module: nn.Module, prefix: str = "") -> Layers | None:
     """The layers of a plain chain of Linear and elementwise layers, with their names; None for anything else."""
     if type(module) is not nn.Sequential:
         return None
-    layers: list[tuple[str, nn.Module]] = []
+    layers: Layers = []
     for name, layer in module.named_children():
         inner = _chain(layer, f"{prefix}{name}.") if type(layer) is nn.Sequential else None
         if inner is not None:
@@ -294,16 +296,20 @@ def _padded(rows: Sequence[torch.Tensor]) -> torch.Tensor:
     return out
 
 
+def _steps(job: FitJob, batch: int) -> int:
+    """Of one epoch."""
+    return math.ceil(len(job.data) / batch)
+
+
 def _plan(jobs: Sequence[FitJob], batch: int, epochs: int) -> _Steps:
     """Every peer's own order of examples, drawn as `Learner.fit` draws it."""
-    counts = [epochs * -(-len(job.data) // batch) for job in jobs]
+    counts = [epochs * _steps(job, batch) for job in jobs]
     width = min(batch, max((len(job.data) for job in jobs), default=0))
     position = np.zeros((max(counts, default=0), len(jobs), width), np.int64)
     weight = np.zeros(position.shape, np.float32)
     for g, job in enumerate(jobs):
         job.rng.integers(2**62)  # what `Learner.fit` seeds torch with
-        size = len(job.data)
-        steps = -(-size // batch)
+        size, steps = len(job.data), _steps(job, batch)
         for epoch in range(epochs):
             order = np.zeros(steps * batch, np.int64)
             order[:size] = job.rng.permutation(size)

@@ -25,8 +25,6 @@ class Scaled:
     matrix_mb: float
     """m x P parameters in fp32."""
     data_mb: float
-    start_mb: float
-    """What ten peers take besides matrices and data: interpreter, torch, one module a worker."""
 
     @property
     def matrices(self) -> float:
@@ -64,16 +62,15 @@ def measure_scale(say: Say) -> list[Scaled]:
     rows: list[Scaled] = []
     for peers, small in ((10, False), (100, False), (1000, False), (100, True), (TEN_THOUSAND, True)):
         say(f"{peers:,} peers, {'mlp' if small else 'fedavg_cnn'}")
-        rows.append(in_child(partial(_scaled, peers, small, rows[0].start_mb if rows else 0.0)))
+        rows.append(in_child(partial(_scaled, peers, small)))
     return rows
 
 
-def _scaled(peers: int, small: bool, start_mb: float) -> Scaled:
+def _scaled(peers: int, small: bool) -> Scaled:
     config = scale_config(peers, small)
     timing = engine_timing(config)
     dataset = load_data(config)
     size = make_learner(config, dataset.shape, dataset.classes).layout.size
     matrix, data = peers * size * 4 / 1e6, dataset.pixels.x.numel() / 1e6
-    start = start_mb or timing.peak_mb - 2 * matrix - data
     name = config.model.name
-    return Scaled(name, config.topology.name, peers, timing.round / peers, timing.peak_mb, matrix, data, start)
+    return Scaled(name, config.topology.name, peers, timing.round / peers, timing.peak_mb, matrix, data)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from amity.config import Config, resolve, scalar
+from amity.compare import parse_spec
+from amity.config import Config, resolve
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,12 @@ class Workload:
 
     def config(self, strategy: str, precision: str, **more: Any) -> Config:
         """A run of one warming round and `rounds` measured ones."""
-        name, *words = strategy.split(":")
-        options = {key: scalar(value) if equals else key for key, equals, value in (word.partition("=") for word in words)}
-        options = {("preset" if key == value else key): value for key, value in options.items()}
+        _, options = parse_spec(strategy)
         plain: dict[str, Any] = {
             "data": {"name": "synthetic", "shape": "x".join(map(str, self.shape)), "train": self.peers * self.samples},
             "partition": {"name": "pathological", "classes": self.classes, "samples": self.samples, "test": 100},
             "model": {"name": self.model, **({"hidden": self.hidden} if self.hidden else {})},
-            "strategy": {"name": name, **options},
+            "strategy": options,
             "method": {"name": "finetune", "tune_epochs": 0},
             "peers": self.peers,
             "rounds": self.rounds + 1,

@@ -178,7 +178,8 @@ class Workers(Inline):
         while len(self._crew) < self.count:
             self._crew.append(self._hire(len(self._crew)))
         try:
-            while None in results:
+            left = len(parcels)
+            while left:
                 for worker in self._crew:
                     if queue and worker.parcel is None:
                         self._send(worker, queue.popleft(), parcels)
@@ -190,7 +191,8 @@ class Workers(Inline):
                     at, worker.parcel = worker.parcel, None
                     assert at is not None  # noqa: S101  only who was sent something answers
                     results[at] = [self._unpacked(result, place) for result in answer]
-                    tell(sum(result is not None for result in results) / len(parcels))
+                    left -= 1
+                    tell(1 - left / len(parcels))
         except BaseException:
             self.close()  # what is still on its way must not be taken for the answer to something else
             raise

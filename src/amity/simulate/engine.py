@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from amity.config import Config
-from amity.core import START, Ask, Card, Decision, PeerId, Plan, Row, Share, View
+from amity.core import START, Ask, Card, Decision, PeerId, Plan, Row, Share, View, advance
 from amity.data import Dataset, split
 from amity.errors import AmityError, RunDirError, StrategyError, brief
 from amity.facts import Fact, Loss, Offer, Reported, Similarity
@@ -246,13 +246,11 @@ class Simulation:
     def _advance(self, course: _Course, answers: Mapping[PeerId, Any] | None) -> None:
         """To the next ask, or to the decision; whatever a strategy does wrong is said of it, its peer and its round."""
         with self._blaming(course.view):
-            try:
-                course.ask = next(course.plan) if answers is None else course.plan.send(answers)
-                course.here = tuple(course.desk.open(course.ask))
-            except StopIteration as stop:
-                if not isinstance(stop.value, Decision):
-                    raise TypeError(f"a plan must return a Decision, got {type(stop.value).__name__}") from None
-                course.ask, course.decision = None, self._plain(stop.value, course.view.round)
+            step = advance(course.plan, answers)
+            if isinstance(step, Decision):
+                course.ask, course.decision = None, self._plain(step, course.view.round)
+            else:
+                course.ask, course.here = step, tuple(course.desk.open(step))
 
     @contextmanager
     def _blaming(self, view: View) -> Iterator[None]:
