@@ -350,7 +350,7 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
     for key, section in SECTIONS.items():
         values[key] = _pick(key, section, dict(merged.get(key, {})))
     for key, part in PARTS.items():
-        values[key] = _typed(key, part, merged.get(key, {}))
+        values[key] = typed(key, part, merged.get(key, {}))
     for key in SCALARS:
         if key in merged:
             values[key] = _scalar(key, merged[key])
@@ -365,7 +365,7 @@ def _pick(key: str, section: _Section, options: dict[str, Any]) -> Pick[Any]:
     extra: Any = None
     if section.extra is not None:
         own = {f.name for f in dataclasses.fields(section.extra)}
-        extra = _typed(key, section.extra, {k: options.pop(k) for k in sorted(own & options.keys())})
+        extra = typed(key, section.extra, {k: options.pop(k) for k in sorted(own & options.keys())})
     thing = entry.build(options)
     resolved: dict[str, Any] = _fields(thing)
     if entry.presets:
@@ -373,7 +373,8 @@ def _pick(key: str, section: _Section, options: dict[str, Any]) -> Pick[Any]:
     return Pick(entry.name, resolved, thing, extra)
 
 
-def _typed(key: str, cls: type[T], options: Any) -> T:
+def typed(key: str, cls: type[T], options: Any) -> T:
+    """A section of plain options as its dataclass, checked."""
     if not isinstance(options, Mapping):
         raise ConfigError(f"{key}: expected {key}.option=value, got {options!r}")
     known = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]

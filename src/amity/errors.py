@@ -5,6 +5,7 @@
     │   ├── ConfigError     a key, a value or a combination of them
     │   ├── DataError       a dataset, a file of it, or a partition that it does not allow
     │   ├── TopologyError   a graph or an availability trace
+    │   ├── IdentityError   a key, a certificate or a roster
     │   └── RunDirError     a run directory that is missing, foreign or not finished
     └── Failure             the request was right, carrying it out failed: exit 1, what was done is kept
         ├── StrategyError   a strategy raised, or broke the rules of its plan
@@ -42,6 +43,10 @@ class DataError(Misuse):
 
 class TopologyError(Misuse):
     """A graph or an availability trace."""
+
+
+class IdentityError(Misuse):
+    """A key, a certificate or a roster."""
 
 
 class RunDirError(Misuse):

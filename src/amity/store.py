@@ -20,19 +20,21 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import safetensors
+import torch
 
 from amity._version import __version__
 from amity.config import Config, load
+from amity.core import PeerId
 from amity.errors import RunDirError, StorageError, StrategyError, brief
 from amity.files import write_atomically
-from amity.simulate import Report, Simulation
+from amity.simulate import Report
 from amity.tensors import Archive, digest_of, encode
 
 LINES = ("metrics.jsonl", "edges.jsonl", "rounds.jsonl")
@@ -53,6 +55,25 @@ def plain(value: Any) -> Any:
 
 def dump(record: Mapping[str, Any]) -> bytes:
     return (json.dumps(plain(record), ensure_ascii=False) + "\n").encode()
+
+
+class Checkpointed(Protocol):
+    """What a directory keeps of a run: all peers of a simulation, or one peer of a network."""
+
+    @property
+    def names(self) -> tuple[PeerId, ...]: ...
+
+    @property
+    def next_round(self) -> int: ...
+
+    @property
+    def memories(self) -> dict[PeerId, Any]: ...
+
+    def snapshots(self) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]: ...
+
+    def restore(
+        self, round: int, tensors: Callable[[PeerId], dict[str, torch.Tensor]], memories: Mapping[str, Any]
+    ) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -133,7 +154,7 @@ class RunDir:
 
     # -- reading back ----------------------------------------------------------------------------------------------
 
-    def recover(self, simulation: Simulation) -> int:
+    def recover(self, simulation: Checkpointed) -> int:
         """Bring files and simulation to the newest good checkpoint, and return the round to go on with."""
         commit = next(commits(self.path), Commit(0, None, {}, dict.fromkeys(LINES, 0)))
         if commit.tensors is not None:
@@ -181,7 +202,7 @@ class RunDir:
             f"{what}; everything up to the last checkpoint is kept: make room, then `amity resume {self.path}`"
         )
 
-    def checkpoint(self, simulation: Simulation) -> None:
+    def checkpoint(self, simulation: Checkpointed) -> None:
         """Commit all rounds so far."""
         name = f"round-{simulation.next_round:06d}"
         digest = hashlib.sha256()

@@ -99,13 +99,14 @@ def split(dataset: Dataset, partition: Partition, names: tuple[PeerId, ...], see
         if len(test) == 0:
             raise DataError(f"partition: the test pool has no examples of the classes of {name}")
         share = tuple((counts / counts.sum()).tolist())
-        peers[name] = PeerData(_samples(dataset, train), _samples(dataset, test), _samples(dataset, validation), share)
+        peers[name] = PeerData(samples_of(dataset, train), samples_of(dataset, test), samples_of(dataset, validation), share)
         if partition.natural:
             peers[name] = replace(peers[name], origin=dataset.writer_name(int(hand[0])))
     return peers
 
 
-def _samples(dataset: Dataset, index: Index) -> Samples:
+def samples_of(dataset: Dataset, index: Index) -> Samples:
+    """Some examples of a dataset."""
     return Samples(dataset.pixels, torch.from_numpy(np.ascontiguousarray(index)))
 
 

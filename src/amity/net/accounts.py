@@ -1,0 +1,77 @@
+"""What has left this peer that tells something of its raw data: written to disk before it leaves.
+
+One line an answer, flushed to the disk, so that neither a crash nor a restart can forget one. Whoever spends a privacy
+budget counts from here.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+from amity.errors import StorageError
+from amity.files import sync_folder
+
+
+class Accounts:
+    """Append-only; `spent` counts by kind over the whole life of the peer."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock, self._path = threading.Lock(), path
+        self.spent: Counter[str] = Counter()
+        self._published: set[tuple[str, int]] = set()
+        try:
+            whole = self._repair()
+            for line in whole.splitlines():
+                record = json.loads(line)
+                self.spent[record["kind"]] += 1
+                if not record.get("to"):
+                    self._published.add((record["kind"], record["round"]))
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            sync_folder(path.parent)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be written ({error.strerror})") from None
+        except (ValueError, KeyError, TypeError):
+            raise StorageError(
+                f"{path}: is damaged; what this peer has disclosed is unknown. Restore it from a copy"
+            ) from None
+
+    def _repair(self) -> bytes:
+        """Cut a torn last line off: its answer never left."""
+        if not self._path.exists():
+            return b""
+        data = self._path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        if whole != data:
+            with open(self._path, "r+b") as stream:
+                stream.truncate(len(whole))
+                os.fsync(stream.fileno())
+        return whole
+
+    def spend(self, kind: str, round: int, to: str = "") -> None:
+        """Returns when the line is on the disk; raises StorageError if it is not, and then nothing may leave. What is
+        published to all counts once a round."""
+        with self._lock:
+            if not to and (kind, round) in self._published:
+                return
+            record = {"at": time.time(), "kind": kind, "round": round} | ({"to": to} if to else {})
+            line = json.dumps(record).encode() + b"\n"
+            end = os.fstat(self._file).st_size
+            try:
+                if os.write(self._file, line) != len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(self._file)
+            except OSError as error:
+                os.truncate(self._path, end)
+                raise StorageError(f"{self._path}: cannot be written ({error.strerror}); nothing was disclosed") from None
+            self.spent[kind] += 1
+            if not to:
+                self._published.add((kind, round))
+
+    def close(self) -> None:
+        os.close(self._file)

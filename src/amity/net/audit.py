@@ -1,0 +1,156 @@
+"""Who asked what, who was used with what weight, who was refused and why: a JSON-lines log, and counters.
+
+Every event is counted; of events of one kind about one peer, a line is written at most once a second, with how many there
+were, so that nobody can fill the disk by being refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from prometheus_client import CollectorRegistry, Gauge, start_http_server
+from prometheus_client import Counter as Counted
+
+EVERY = 1.0
+"""Seconds between two lines about the same thing."""
+PROMPT = frozenset({"start", "stop", "used", "joined", "left", "late", "roster", "certificate", "error", "caught up"})
+"""Events that are rare by nature: each has its line."""
+
+
+class Audit:
+    """The log of one peer. Methods may be called from any thread, and never raise: a full disk must not stop a peer."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.name, self.counts = name, Counter[tuple[str, str, str]]()
+        self._lock = threading.Lock()
+        self._held: dict[tuple[str, str, str], tuple[float, int]] = {}
+        self._stream: IO[bytes] | None = None
+        self._path = path
+        self.meters = Meters(name)
+        self.lost = 0
+        """Lines that could not be written."""
+
+    def __call__(self, event: str, peer: str = "", why: str = "", **more: Any) -> None:
+        """Log an event; `why` is a short reason to count by."""
+        key = (event, peer, why)
+        with self._lock:
+            self.counts[key] += 1
+            self.meters.events.labels(event, peer, why).inc()
+            now = time.monotonic()
+            last, held = self._held.get(key, (-EVERY, 0))
+            if event not in PROMPT and now - last < EVERY:
+                self._held[key] = (last, held + 1)
+                return
+            self._held[key] = (now, 0)
+            self._write(key, held + 1, more)
+
+    def _write(self, key: tuple[str, str, str], count: int, more: Mapping[str, Any]) -> None:
+        event, peer, why = key
+        record: dict[str, Any] = {"at": round(time.time(), 3), "event": event}
+        record |= {"peer": peer} if peer else {}
+        record |= {"why": why} if why else {}
+        record |= {"count": count} if count > 1 else {}
+        try:
+            if self._stream is None:
+                self._stream = open(self._path, "ab", buffering=0)  # noqa: SIM115  held until the peer stops
+            self._stream.write((json.dumps(record | dict(more), ensure_ascii=False, default=str) + "\n").encode())
+        except OSError:
+            self.lost += 1
+
+    def flush(self) -> None:
+        """Write what was held back."""
+        with self._lock:
+            for key, (_, held) in self._held.items():
+                if held:
+                    self._write(key, held, {})
+            self._held = {key: (last, 0) for key, (last, _) in self._held.items()}
+
+    def close(self) -> None:
+        self.flush()
+        if self._stream is not None:
+            self._stream.close()
+
+    def refused(self) -> dict[str, dict[str, int]]:
+        """By peer and reason, how often."""
+        out: dict[str, dict[str, int]] = {}
+        for (event, peer, detail), count in self.counts.items():
+            if event == "refused":
+                out.setdefault(peer, {})[detail] = count
+        return out
+
+
+class Meters:
+    """The same in the form that Prometheus reads, on a port of this machine only."""
+
+    def __init__(self, name: str) -> None:
+        self.registry = CollectorRegistry()
+        gauge, counted = partial(Gauge, registry=self.registry), partial(Counted, registry=self.registry)
+        self.events = counted("amity_events", "What happened, by kind, peer and reason", ["event", "peer", "why"])
+        self.bytes = counted("amity_bytes", "Bytes of messages", ["direction"])
+        self.round = gauge("amity_round", "The round that is being done")
+        self.accuracy = gauge("amity_accuracy", "Accuracy on this peer's own test examples")
+        self.alive = gauge("amity_neighbours_alive", "Members that are reachable now")
+        self.seconds = gauge("amity_phase_seconds", "Seconds of the last round, by phase", ["phase"])
+        gauge("amity_peer_info", "Which peer this is", ["peer"]).labels(name).set(1)
+
+    def serve(self, port: int) -> Any:
+        """On 127.0.0.1 only; returns what stops it."""
+        server, _thread = start_http_server(port, "127.0.0.1", self.registry)
+        return server
+
+
+LEVELS = "zenoh_link_tls=warn,zenoh=error"
+COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+REASONS = (
+    (b"no certificates", "no certificate"),
+    (b"UnknownIssuer", "certificate of another authority"),
+    (b"expired", "certificate expired"),
+    (b"InvalidContentType", "no TLS"),
+    (b"corrupt message", "no TLS"),
+    (b"NotValidForName", "certificate of another name"),
+    (b"BadSignature", "bad certificate"),
+    (b"invalid peer certificate", "bad certificate"),
+    (b"eof", "broken handshake"),
+    (b"EOF", "broken handshake"),
+    (b"reset", "broken handshake"),
+)
+
+
+class Handshakes:
+    """Zenoh tells of refused handshakes on standard output only. This reads them from there, and passes everything else on.
+
+    Take it before Zenoh opens anything, once in a process.
+    """
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+        import zenoh
+
+        sys.stdout.flush()
+        self._out = os.dup(1)
+        read, write = os.pipe()
+        os.dup2(write, 1)
+        os.close(write)
+        sys.stdout = os.fdopen(os.dup(self._out), "w", buffering=1, errors="replace")
+        zenoh.init_log_from_env_or(LEVELS)
+        threading.Thread(target=self._read, args=(os.fdopen(read, "rb"),), name="handshakes", daemon=True).start()
+
+    def _read(self, stream: IO[bytes]) -> None:
+        for line in stream:
+            if b"zenoh_link_tls" in line:
+                text = COLOUR.sub(b"", line)
+                reason = next((words for part, words in REASONS if part in text), "handshake failed")
+                detail = text.rpartition(b"unicast: ")[2].partition(b" Hint:")[0].decode(errors="replace").strip()
+                self._audit("refused", "", reason, detail=detail[:200])
+            elif b"zenoh" not in line:
+                os.write(self._out, line)

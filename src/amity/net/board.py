@@ -1,0 +1,112 @@
+"""What a peer knows of the others: who is there, and the newest cards of each. Written by the network's threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from amity.net.wire import CardData, Manifest, Refused, Schema, check_body, decode_sketch, said
+
+KEPT = 2
+"""Rounds of which cards and models are kept."""
+GRACE = 1.0
+"""Seconds after which a member whose link broke counts as gone: a new session takes less."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A card that was believed."""
+
+    manifest: Manifest
+    data: CardData
+    sketch: torch.Tensor | None
+    """None: the card has none, or must be fetched (`fetch`)."""
+    fetch: bool = False
+
+    @property
+    def round(self) -> int:
+        return self.manifest.round
+
+
+def read_notice(manifest: Manifest, body: bytes, schema: Schema) -> Notice:
+    """A card's content; the body may be missing, to be fetched later."""
+    data: CardData = said(CardData, manifest)
+    needed = schema.sketch > 0 and data.phase == "ready"
+    if needed != (manifest.length > 0):
+        raise Refused(
+            "wrong shape", "a card with a sketch was expected" if needed else "a card without a sketch was expected"
+        )
+    if not body:
+        return Notice(manifest, data, None, fetch=needed)
+    check_body(manifest, body)
+    return Notice(manifest, data, decode_sketch(body, schema.sketch))
+
+
+class Board:
+    """All notices and who is alive. `changed` is notified whenever something is new."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.changed = threading.Condition()
+        self._notices: dict[str, dict[int, Notice]] = {}
+        self._gone: dict[str, float] = {}
+        """When a member was last seen to go; 0.0: it is here."""
+        self._names = set(names)
+
+    def reset(self, names: Iterable[str]) -> None:
+        """A new roster: those who are not on it are forgotten, and who is alive will be told anew."""
+        with self.changed:
+            self._names = set(names)
+            self._notices = {name: found for name, found in self._notices.items() if name in self._names}
+            now = time.monotonic()
+            self._gone = {name: self._gone[name] or now for name in self._gone if name in self._names}
+            self.changed.notify_all()
+
+    def post(self, notice: Notice, again: bool = False) -> None:
+        """Take a card in; older ones, and second ones for a round that are not newer, are replays. `again`: I asked for
+        it, so it may well be the one that I have."""
+        name = notice.manifest.sender
+        with self.changed:
+            mine = self._notices.setdefault(name, {})
+            known = mine.get(notice.round)
+            if known is not None and known.manifest.at >= notice.manifest.at:
+                if again:
+                    return
+                raise Refused("replay", f"card of round {notice.round}")
+            if mine and notice.round < max(mine) - (KEPT - 1):
+                raise Refused("replay", f"card of round {notice.round}, after one of {max(mine)}")
+            mine[notice.round] = notice
+            for old in sorted(mine)[:-KEPT]:
+                del mine[old]
+            self.changed.notify_all()
+
+    def live(self, name: str, here: bool) -> None:
+        with self.changed:
+            if name in self._names:
+                self._gone[name] = 0.0 if here else time.monotonic()
+                self.changed.notify_all()
+
+    def alive(self, name: str, grace: float = GRACE) -> bool:
+        """Whether a member is here, or was a moment ago."""
+        gone = self._gone.get(name)
+        return gone is not None and (gone == 0.0 or time.monotonic() - gone < grace)
+
+    def notice(self, name: str, round: int | None = None) -> Notice | None:
+        """The card of a round, or the newest."""
+        with self.changed:
+            mine = self._notices.get(name, {})
+            return mine.get(max(mine, default=-1) if round is None else round)
+
+    def newest(self, name: str) -> int:
+        """The newest round of which a member has shown a card; -1: none."""
+        with self.changed:
+            return max(self._notices.get(name, {}), default=-1)
+
+    def current(self, names: Iterable[str]) -> int:
+        """The round that at least half of these members have reached, of those who are here and have shown a card: so few
+        liars cannot push anybody on. -1 where nobody has."""
+        rounds = sorted((r for name in names if self.alive(name) and (r := self.newest(name)) >= 0), reverse=True)
+        return rounds[(len(rounds) - 1) // 2] if rounds else -1

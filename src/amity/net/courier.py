@@ -1,0 +1,151 @@
+"""Asks other members, and believes only what is signed, in time, and of the right shape."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from amity.core import Card, Share
+from amity.facts import Losses, Offer
+from amity.net.audit import Audit
+from amity.net.board import Board, Notice, read_notice
+from amity.net.link import AskFailed, Link
+from amity.net.options import Net
+from amity.net.roster import Roster
+from amity.net.wire import (
+    Expected,
+    Kind,
+    Manifest,
+    Refused,
+    Schema,
+    ShareData,
+    Stamp,
+    VisitData,
+    check_body,
+    decode_share,
+    decode_sketch,
+    losses_of,
+    open_head,
+    said,
+)
+
+SMALL = 128 * 1024
+"""Bytes of an answer that is no model: a head, and the body of a card that travels with it."""
+PAUSE = 0.2
+"""Seconds before a transfer that broke off is taken up again."""
+
+
+class Courier:
+    """The asking half of a peer. All methods may be called from several threads, and raise AskFailed or Refused."""
+
+    def __init__(self, stamp: Stamp, schema: Schema, net: Net, audit: Audit, board: Board) -> None:
+        self._stamp, self._schema, self._net, self._audit, self._board = stamp, schema, net, audit, board
+        self._me = stamp.identity.name
+        self.link: Callable[[], Link] = _no_link
+        self.roster: Roster
+
+    def _ask(
+        self, peer: str, method: str, round: int, data: Mapping[str, Any], timeout: float, nonce: str = ""
+    ) -> tuple[bytes, str]:
+        """One small ask: the bytes of the answer, and the nonce that it must refer to."""
+        nonce = nonce or secrets.token_hex(16)
+        payload = self._stamp.seal("ask", round, to=peer, data={"method": method, **data}, nonce=nonce)
+        parts = [part for _, part in self.link().ask(peer, method, payload, timeout, SMALL)]
+        self._audit.meters.bytes.labels("in").inc(len(parts[0]))
+        return parts[0], nonce
+
+    def _want(self, *kinds: Kind, peer: str, round: int | None = None, re: str | None = None, any: bool = False) -> Expected:
+        return Expected(self._me, self._schema, kinds, peer, round, re, self._net.max_age, any)
+
+    def hello(self, peer: str, timeout: float = 3.0) -> Manifest:
+        """What a member says of itself; it may have another schema."""
+        data, nonce = self._ask(peer, "hello", 0, {}, timeout)
+        return open_head(data, self.roster, self._want("answer", peer=peer, re=nonce, any=True))[0]
+
+    def card(self, peer: str, round: int = -1, timeout: float = 3.0) -> Notice:
+        """A member's card of a round (-1: its newest)."""
+        data, _ = self._ask(peer, "card", round, {}, timeout)
+        manifest, body = open_head(data, self.roster, self._want("card", peer=peer, round=None if round < 0 else round))
+        notice = read_notice(manifest, body, self._schema)
+        self._board.post(notice, again=True)
+        return notice
+
+    def on_card(self, sender: str, data: bytes) -> None:
+        """A card was published."""
+        manifest, body = open_head(data, self.roster, self._want("card", peer=sender))
+        self._board.post(read_notice(manifest, body, self._schema))
+
+    def card_of(self, peer: str, notice: Notice) -> Card:
+        """The card of a notice, fetched if it was too large to travel with it."""
+        sketch = notice.sketch
+        if notice.fetch:
+            body = self._body(peer, notice.manifest, {"kind": "card"}, time.monotonic() + self._net.patience)
+            sketch = decode_sketch(body, self._schema.sketch)
+        if sketch is None:
+            raise AskFailed("its card has no sketch")
+        return Card(peer, notice.round, notice.data.examples, notice.data.degree, sketch)
+
+    def losses(self, peer: str, round: int) -> Losses:
+        data, nonce = self._ask(peer, "losses", round, {}, self._net.patience)
+        manifest, _ = open_head(data, self.roster, self._want("answer", peer=peer, round=round, re=nonce))
+        return losses_of(manifest)
+
+    def model(self, peer: str, kind: Kind, round: int) -> tuple[Share, int]:
+        """A member's model of a round, and how many examples stand behind it."""
+        until = time.monotonic() + self._net.patience
+        data, _ = self._ask(peer, "head", round, {"kind": kind}, self._net.patience)
+        manifest, _ = open_head(data, self.roster, self._want(kind, peer=peer, round=round))
+        examples = said(ShareData, manifest).examples
+        body = self._body(peer, manifest, {"kind": kind}, until)
+        return decode_share(manifest, body, self._schema)[0], examples
+
+    def visit(self, peer: str, fact: str, round: int) -> Offer:
+        """Be a member's guest: it fetches my model, and I fetch what came of it."""
+        until = time.monotonic() + self._net.patience
+        kind: Kind = "visit" if fact == "Visit" else "probe"
+        data, nonce = self._ask(peer, "host", round, {"fact": fact}, self._net.patience)
+        manifest, _ = open_head(data, self.roster, self._want(kind, peer=peer, re=nonce))
+        if self._net.sync == "round" and manifest.round != round:
+            raise Refused("wrong round", f"{manifest.round}, expected {round}")
+        found = said(VisitData, manifest)
+        body = self._body(peer, manifest, {"kind": kind, "visit": nonce}, until)
+        share, sketch = decode_share(manifest, body, self._schema) if kind == "visit" else (None, None)
+        if sketch is None:
+            sketch = decode_sketch(body, self._schema.probe)
+        card = Card(peer, manifest.round, found.examples, found.degree, sketch)
+        return Offer(found.examples, card, share, Losses(found.before, found.after))
+
+    def _body(self, peer: str, manifest: Manifest, what: Mapping[str, Any], until: float) -> bytearray:
+        """The body of a head, taken up again where it broke off, as long as there is time and the member is there."""
+        body = bytearray()
+        while len(body) < manifest.length:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise AskFailed(f"timeout after {len(body)} of {manifest.length} bytes")
+            before = len(body)
+            try:
+                self._more(peer, manifest, what, body, left)
+            except AskFailed as failed:
+                if failed.reason.startswith("not here") or not self._board.alive(peer):
+                    raise
+                self._audit("resumed", peer, failed.reason[:40], at=len(body), of=manifest.length)
+                if len(body) == before:
+                    time.sleep(min(PAUSE, max(0.0, until - time.monotonic())))
+        check_body(manifest, body)
+        self._audit.meters.bytes.labels("in").inc(len(body))
+        return body
+
+    def _more(self, peer: str, manifest: Manifest, what: Mapping[str, Any], body: bytearray, timeout: float) -> None:
+        ask = {"method": "body", **what, "offset": len(body)}
+        payload = self._stamp.seal("ask", manifest.round, to=peer, data=ask)
+        for offset, part in self.link().ask(peer, "body", payload, timeout, manifest.length - len(body)):
+            if offset == len(body):
+                body += part
+            elif offset > len(body):
+                raise AskFailed("a part is missing")
+
+
+def _no_link() -> Link:
+    raise AskFailed("not connected")

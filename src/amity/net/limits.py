@@ -1,0 +1,103 @@
+"""What one neighbour may cause: asks and bytes a second, transfers at a time, visits a round."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from amity.net.options import Net
+from amity.net.wire import Refused
+
+BURST = 3.0
+"""Seconds' worth that may come at once."""
+
+
+MOST_NONCES = 1 << 16
+"""Asks of one neighbour that are remembered, to know a replay."""
+
+
+class Bucket:
+    """A token bucket: `rate` a second, at most three seconds' worth at once."""
+
+    def __init__(self, rate: float, now: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._now = rate, now
+        self._level, self._at = rate * BURST, now()
+
+    def take(self, amount: float = 1.0) -> bool:
+        """Whether so much may pass now."""
+        now = self._now()
+        self._level = min(self._rate * BURST, self._level + (now - self._at) * self._rate)
+        self._at = now
+        if amount > self._level:
+            return False
+        self._level -= amount
+        return True
+
+    def wait(self, amount: float) -> float:
+        """Take so much, and say how long to wait before it may pass."""
+        if self.take(amount):
+            return 0.0
+        self._level -= amount
+        return -self._level / self._rate
+
+
+class Allowance:
+    """The limits of one neighbour."""
+
+    def __init__(self, net: Net) -> None:
+        self._net, self._lock = net, threading.Lock()
+        self._asks, self._bytes = Bucket(net.requests), Bucket(net.bandwidth)
+        self._pending = self._running = 0
+        self._visits: dict[int, int] = {}
+        self._nonces: dict[str, float] = {}
+
+    def ask(self) -> None:
+        """One more ask: refused if there are too many a second or too many waiting."""
+        with self._lock:
+            if not self._asks.take():
+                raise Refused("too many asks", f"more than {self._net.requests} a second")
+            if self._pending >= 4 * self._net.transfers + 16:
+                raise Refused("too many asks", "others of yours are still waiting")
+            self._pending += 1
+
+    def answered(self) -> None:
+        with self._lock:
+            self._pending -= 1
+
+    def fresh(self, nonce: str, max_age: float) -> None:
+        """Every ask has a number of its own, and is answered once."""
+        now = time.monotonic()
+        with self._lock:
+            if nonce in self._nonces:
+                raise Refused("replay", "this ask was answered already")
+            if len(self._nonces) >= MOST_NONCES:
+                self._nonces = {n: at for n, at in self._nonces.items() if now - at < max_age}
+            if len(self._nonces) >= MOST_NONCES:
+                raise Refused("too many asks", "in the time for which asks are remembered")
+            self._nonces[nonce] = now
+
+    @contextmanager
+    def transfer(self) -> Iterator[None]:
+        with self._lock:
+            if self._running >= self._net.transfers:
+                raise Refused("too many transfers", f"more than {self._net.transfers} at a time")
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+
+    def pace(self, size: int) -> float:
+        """Seconds to wait before so many bytes may leave."""
+        with self._lock:
+            return self._bytes.wait(size)
+
+    def visit(self, round: int) -> None:
+        with self._lock:
+            self._visits = {r: n for r, n in self._visits.items() if r >= round - 2}
+            if self._visits.get(round, 0) >= self._net.visits:
+                raise Refused("too many visits", f"more than {self._net.visits} in round {round}")
+            self._visits[round] = self._visits.get(round, 0) + 1

@@ -1,0 +1,516 @@
+"""One peer on a real network: train -> card and share -> decide -> mix -> checkpoint, beside the others, with no server.
+
+The strategy, the method, the mixing and every number that is computed are those of the simulator. What is new here is
+waiting: for the cards of a round at most a deadline, for an answer at most a patience. Who is late is missing in that round,
+and the log says so.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from amity.core import START, Card, Decision, PeerId, View, drive
+from amity.data import Dataset
+from amity.errors import AmityError, IdentityError, RunDirError, StrategyError, brief
+from amity.metrics import taken_from
+from amity.net.accounts import Accounts
+from amity.net.audit import Audit
+from amity.net.board import Board, Notice
+from amity.net.courier import Courier
+from amity.net.desk import Desk
+from amity.net.identity import Identity
+from amity.net.link import AskFailed, Handlers, Link, ZenohLink
+from amity.net.moment import INLINE, Blob, Moment, frozen
+from amity.net.roster import Roster
+from amity.net.service import Service
+from amity.net.setup import Setup, data_of
+from amity.net.wire import Refused, Schema, Stamp, digest_of
+from amity.rng import rng
+from amity.run import load_data
+from amity.simulate.build import make_learner, make_shard, settled
+from amity.simulate.engine import Report
+from amity.store import RunDir
+from amity.topology import Network
+
+OnRound = Callable[[Report], None]
+Connect = Callable[[Identity, Roster, Handlers], Link]
+LOOK = 1.0
+"""Seconds between looks for lost cards, and for a new roster or certificate."""
+
+
+class Node:
+    """One peer. `run` does all rounds; it may be killed at any moment and started again."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        connect: Connect | None = None,
+        dataset: Dataset | None = None,
+        listen_in: Callable[[Audit], object] | None = None,
+    ) -> None:
+        torch.set_num_threads(1)
+        self._listen_in = listen_in
+        self.setup, self.net, self.me = setup, setup.net, setup.who.name
+        self.identity = Identity.load(setup.identity, self.me)
+        self.roster = member_of(Roster.load(setup.roster), self.identity, setup)
+        self._connect = connect or (lambda i, r, h: ZenohLink(i, r, setup.who.listen, h, setup.net.lease))
+        dataset, data = data_of(setup, dataset or load_data(setup.config))
+        dataset = replace(dataset, pixels=dataset.pixels.to(setup.config.device))
+        self.config = settled(RunDir.check(setup.state, setup.config), dataset)
+        self.strategy, self.spec = self.config.strategy.thing, self.config.strategy.thing.card
+        self.shard = make_shard(self.config, dataset, (self.me,), {self.me: data})
+        self.peer = self.shard.peers[self.me]
+        self._hosting = replace(self.shard.world, learner=make_learner(self.config, dataset.shape, dataset.classes))
+        self.names = (self.me,)
+        self.next_round = 0
+        self.memory: Mapping[str, Any] = {}
+        self.stop = threading.Event()
+        self._computing, self._linking = threading.Lock(), threading.Lock()
+        self._link: Link | None = None
+        self._reference: torch.Tensor | None = None
+        self._missing: dict[PeerId, str] = {}
+        self._schema = self._schema_of(dataset)
+        self._graph = self._network()
+
+    def _schema_of(self, dataset: Dataset) -> Schema:
+        world, layout = self.shard.world, self.shard.world.learner.layout
+        bins = self.spec.sketch if self.spec else 0
+        self.peer.trained.copy_(self.peer.start)
+        card = len(self.peer.sketch(self.spec)) if self.spec else 0
+        probe = len(world.sketcher(world.initial[layout.proxy], bins))
+        masked = self.peer.rows.mask is not None
+        common = {
+            "classes": dataset.names or dataset.classes,
+            "card": [self.spec.proxy, self.spec.sketch] if self.spec else None,
+            "masked": masked,
+            "seed": self.config.seed,
+        }
+        digest = digest_of({slot.name: slot.shape for slot in layout.slots}, common)
+        return Schema(layout.size, masked, card, probe, digest, self.net.max_norm)
+
+    def _network(self) -> Network:
+        """Who neighbours whom, among the members of the roster."""
+        names = self.roster.names
+        return Network(self.config.topology.thing, names, self.config.seed, self.config.topology.extra.redraw)
+
+    # -- a life --------------------------------------------------------------------------------------------------------
+
+    def run(self, on_round: OnRound | None = None) -> None:
+        """All rounds that are left."""
+        directory = RunDir.create(self.setup.state, self.config)
+        with directory:
+            directory.recover(self)
+            self._open()
+            try:
+                self._gather()
+                while self.next_round < self.config.rounds and not self.stop.is_set():
+                    self._catch_up()
+                    report = self._round()
+                    directory.append(report)
+                    directory.checkpoint(self)
+                    self.audit.flush()
+                    if on_round:
+                        on_round(report)
+                self._linger()
+            except AmityError as error:
+                self.audit("error", why=type(error).__name__, message=str(error))
+                raise
+            finally:
+                self._close()
+
+    def _open(self) -> None:
+        state, setup = self.setup.state, self.setup
+        self.audit = Audit(state / "audit.jsonl", self.me)
+        self.accounts = Accounts(state / "disclosed.jsonl")
+        if self._listen_in is not None:
+            self._listen_in(self.audit)
+        self.audit("start", round=self.next_round, network=self.roster.network, members=len(self.roster.names))
+        self._stamp = Stamp(self.identity, self.roster.network, self._schema.digest)
+        self.board = Board(self.roster.names)
+        self.courier = Courier(self._stamp, self._schema, self.net, self.audit, self.board)
+        self.courier.link, self.courier.roster = self._current_link, self.roster
+        self.service = Service(
+            self._stamp, self._schema, self.net, self.audit, self.accounts, self.spec, lambda j, t: self._guest(j, t)
+        )
+        self.service.admit(self.roster)
+        self._asking = ThreadPoolExecutor(16, "asking")
+        self._looking = ThreadPoolExecutor(4, "looking")
+        self._meters = self.audit.meters.serve(setup.who.metrics) if setup.who.metrics else None
+        self._files = self._stat()
+        self._relink()
+        threading.Thread(target=self._tend, name="tend", daemon=True).start()
+
+    def _close(self) -> None:
+        self.stop.set()
+        with self._linking:
+            if self._link is not None:
+                self._link.close()
+                self._link = None
+        self.service.close()
+        for pool in (self._asking, self._looking):
+            pool.shutdown(wait=False, cancel_futures=True)
+        if self._meters is not None:
+            self._meters.shutdown()
+        self.audit("stop", round=self.next_round)
+        self.audit.close()
+
+    # -- links, roster and certificate -----------------------------------------------------------------------------------
+
+    def _current_link(self) -> Link:
+        link = self._link
+        if link is None:
+            raise AskFailed("not connected")
+        return link
+
+    def _relink(self) -> None:
+        """Open the link, or open it anew: for a moment this peer is away, all others stay as they are."""
+        handlers = Handlers(self._on_card, self.service.on_ask, self._on_live, self._on_stranger)
+        with self._linking:
+            old, self._link = self._link, None
+            if old is not None:
+                old.close()
+            self.board.reset(self.roster.names)
+            if not self.stop.is_set():
+                self._link = self._connect(self.identity, self.roster, handlers)
+
+    def _stat(self) -> dict[str, tuple[int, int]]:
+        found = {}
+        for path in (self.setup.roster, self.identity.cert_path, self.identity.ca_path):
+            try:
+                stat = path.stat()
+                found[str(path)] = (stat.st_mtime_ns, stat.st_size)
+            except OSError:
+                continue
+        return found
+
+    def _tend(self) -> None:
+        """A new roster or certificate is taken up when its file changes; a wrong one is reported, and the old one stays."""
+        while not self.stop.wait(LOOK):
+            files = self._stat()
+            if files == self._files:
+                continue
+            self._files = files
+            try:
+                self._renew()
+            except Exception as error:  # an operator's mistake must not stop a running peer
+                self.audit("error", why="roster or certificate", message=str(error))
+
+    def _renew(self) -> None:
+        identity = Identity.load(self.setup.identity, self.me)
+        if identity.fingerprint != self.identity.fingerprint:
+            raise IdentityError(f"{identity.key_path}: is another key than this peer started with; restart it")
+        roster = Roster.load(self.setup.roster)
+        if self.me not in roster.members:
+            self.audit("roster", self.me, "removed")
+            self.stop.set()
+            return
+        member_of(roster, identity, self.setup)
+        changed = sorted(set(roster.names) ^ set(self.roster.names))
+        for name in changed:
+            self.audit("roster", name, "added" if name in roster.members else "removed")
+        if not changed:
+            self.audit("certificate", self.me, "renewed")
+        self.identity, self.roster = identity, roster
+        self.courier.roster = roster
+        self.service.admit(roster)
+        self._graph = self._network()
+        self._relink()
+
+    # -- called by the link, from its threads ----------------------------------------------------------------------------
+
+    def _on_card(self, sender: str, data: bytes) -> None:
+        if sender not in self.roster.members:
+            self.audit("refused", "", "not on the roster", sender=sender[:63])
+            return
+        try:
+            self.courier.on_card(sender, data)
+        except Refused as refused:
+            self.audit("refused", sender, refused.reason, detail=str(refused)[:200])
+
+    def _on_live(self, name: str, here: bool) -> None:
+        if name not in self.roster.members:
+            return
+        was = self.board.alive(name, grace=0)
+        self.board.live(name, here)
+        if here and not was:
+            self.audit("joined", name)
+            try:
+                self._looking.submit(self._look, name)
+            except RuntimeError:
+                return  # closing
+        elif was and not here:
+            self.audit("left", name)
+
+    def _on_stranger(self, name: str) -> None:
+        self.audit("refused", "", "not on the roster", link=name[:63])
+
+    def _look(self, name: PeerId, round: int = -1) -> None:
+        """See a member's card that I may have missed."""
+        try:
+            self.courier.card(name, round)
+        except AskFailed:
+            return
+        except Refused as refused:
+            self.audit("refused", name, refused.reason, detail=str(refused)[:200])
+
+    def _guest(self, visitor: PeerId, round: int) -> Any:
+        return self.courier.model(visitor, "start", round)[0]
+
+    # -- rounds ----------------------------------------------------------------------------------------------------------
+
+    def _near(self, t: int) -> tuple[PeerId, ...]:
+        return self._graph.neighbours(t)[self.me]
+
+    def _gather(self) -> None:
+        """Before the first round of all: give the others time to appear. Whoever comes later finds them on their way."""
+        until = time.monotonic() + self.net.gather
+        near = self._near(self.next_round)
+        with self.board.changed:
+            while time.monotonic() < until and not self.stop.is_set():
+                if all(self.board.alive(j) for j in near) or self.board.current(near) > self.next_round:
+                    break
+                self.board.changed.wait(0.2)
+        if self.next_round > 0 or any(self.board.alive(j) for j in near):  # see where they are
+            for done in [self._looking.submit(self._look, j) for j in near if self.board.alive(j)]:
+                done.result()
+
+    def _catch_up(self) -> None:
+        """Go on with the round that the others are in; skipped rounds are reported. A newcomer listens for one round."""
+        t, current = self.next_round, self.board.current(self._near(self.next_round))
+        current = min(current, self.config.rounds - 1)
+        self.service.phase = "joining" if t == 0 and current > 0 else "ready"
+        if current > t:
+            self.audit("caught up", "", "joining" if t == 0 else "behind", was=t, now=current)
+            self.next_round = current
+
+    def _round(self) -> Report:
+        t, clock = self.next_round, _Clock()
+        near = self._near(t)
+        self.audit.meters.round.set(t)
+        moment, ledger = self._train(t, len(near))
+        clock.lap("train")
+        present = self._await(t, near)
+        clock.lap("wait")
+        desk, decision = self._decide(t, moment, present, len(near))
+        clock.lap("select")
+        self.shard.absorb(self.me, desk.mixed(decision.row), t)
+        self.memory, self.next_round = decision.memory, t + 1
+        clock.lap("mix")
+        self._tell_use(t, decision, present)
+        return self._report(t, decision, desk, ledger, len(present), clock)
+
+    def _train(self, t: int, degree: int) -> tuple[Moment, dict[str, Any]]:
+        """Local training; then the card is out, and whoever asks finds what it needs."""
+        lasting = self.spec is not None and self.spec.proxy == "grad_ref"
+        trained = self.shard.train((self.me,), t, None if lasting and self._reference is not None else self.spec)[0]
+        sketch = None if trained.sketch is None else torch.tensor(trained.sketch)
+        if lasting:
+            self._reference = sketch = sketch if self._reference is None else self._reference
+        card = None if sketch is None else Card(self.me, t, len(self.peer.data.train), degree, sketch)
+        moment = Moment(frozen(self.peer, self._hosting, t), self._computing, self._stamp, self.net.transfer, card)
+        self.service.degree = degree
+        blob = moment.announcement(degree, self.service.phase)
+        if card is not None and self.service.phase == "ready":
+            self.accounts.spend("card", t)
+        self.service.offer(moment)
+        self._publish(blob)
+        costs = {"train_loss": trained.loss, "forward": trained.forward, "backward": trained.backward}
+        return moment, costs
+
+    def _publish(self, blob: Blob) -> None:
+        data = blob.head + (blob.body if len(blob.body) <= INLINE else b"")
+        try:
+            self._current_link().publish(data)
+        except AskFailed:
+            return  # whoever sees me again asks for my card
+        self.audit.meters.bytes.labels("out").inc(len(data))
+
+    def _await(self, t: int, near: tuple[PeerId, ...]) -> dict[PeerId, Notice]:
+        """The cards of this round: of everyone who is here, but not for longer than the deadline."""
+        if self.net.sync == "none":
+            return self._newest(t, near)
+        until, look = time.monotonic() + self.net.deadline, time.monotonic() + LOOK
+        asked: set[PeerId] = set()
+        while not self.stop.is_set():
+            with self.board.changed:
+                waiting = [j for j in near if self.board.notice(j, t) is None and self.board.alive(j)]
+                passed = [j for j in waiting if self.board.newest(j) > t]
+                if not [j for j in waiting if j not in passed] or time.monotonic() >= until:
+                    break
+                self.board.changed.wait(0.1)
+            if time.monotonic() >= look:
+                look += LOOK
+                for j in waiting:
+                    self._looking.submit(self._look, j)
+        for done in [self._looking.submit(self._look, j, t) for j in passed if j not in asked]:
+            done.result()
+        cards = {j: notice for j in near if (notice := self.board.notice(j, t)) is not None}
+        for j in near:
+            if j not in cards:
+                why = "no card before the deadline" if self.board.alive(j) else "not reachable"
+                self.audit("late", j, why, round=t)
+        self.audit.meters.alive.set(sum(self.board.alive(j) for j in near))
+        return {j: notice for j, notice in cards.items() if notice.data.phase == "ready"}
+
+    def _newest(self, t: int, near: tuple[PeerId, ...]) -> dict[PeerId, Notice]:
+        """At its own pace: the newest card of everyone who is here, unless it is too old."""
+        found = {}
+        for j in near:
+            for round in (None, self.board.newest(j) - 1):
+                notice = self.board.notice(j, round)
+                if notice is not None and notice.data.phase == "ready" and self.board.alive(j):
+                    if notice.round >= t - self.net.staleness:
+                        found[j] = notice
+                    else:
+                        self.audit("late", j, "stale", round=t, card=notice.round)
+                    break
+        return found
+
+    def _decide(self, t: int, moment: Moment, present: Mapping[PeerId, Notice], degree: int) -> tuple[Desk, Decision]:
+        """The strategy's own decision, with the network carrying its asks."""
+        seed = self.config.seed
+        view = View(
+            self.me,
+            t,
+            self.config.rounds,
+            tuple(sorted(present)),
+            len(self.peer.data.train),
+            moment.card,
+            rng(seed, "decide", t, self.me),
+            rng(seed, "common", t),
+            self.memory,
+        )
+        desk = Desk(self.me, t, self.shard, moment.card, self.spec, degree, present, self.courier, self._asking, self.audit)
+        desk.invite = lambda j: self.service.invited.add((t, j))
+        with self._blaming(t):
+            decision = drive(self.strategy.decide(view, {self.me: 1.0}), desk.answer)
+            row = {str(j): float(weight) for j, weight in decision.row.items()}
+            memory = json.loads(json.dumps(decision.memory))
+            notes = {str(key): float(value) for key, value in decision.notes.items()}
+        if self.service.phase == "joining":
+            row = _of_friends(row, self.me)
+        return desk, Decision(row, memory, notes, decision.scores)
+
+    @contextmanager
+    def _blaming(self, t: int) -> Iterator[None]:
+        try:
+            yield
+        except AmityError:
+            raise
+        except Exception as error:  # a strategy may be anybody's code
+            raise StrategyError(f"strategy {self.config.strategy.label}, {self.me}, round {t}: {brief(error)}") from error
+
+    def _tell_use(self, t: int, decision: Decision, present: Mapping[PeerId, Notice]) -> None:
+        for j, weight in sorted(taken_from(decision.row, self.me).items()):
+            self.audit("used", j, round=t, weight=weight, of_round=present[j].round)
+
+    def _report(
+        self, t: int, decision: Decision, desk: Desk, costs: dict[str, Any], available: int, clock: _Clock
+    ) -> Report:
+        """The same record as the simulator's, of this peer alone."""
+        served, ledger = self.service.take_ledger(), desk.ledger
+        taken = taken_from(decision.row, self.me)
+        record = {
+            **decision.notes,
+            "round": t,
+            "peer": self.me,
+            "available": available,
+            "taken": len(taken),
+            "self_weight": decision.row.get(self.me, 0.0),
+            "train_loss": costs["train_loss"],
+            **{key: value + getattr(served, key) for key, value in ledger.as_dict().items()},
+        }
+        record["forward"] += costs["forward"]
+        record["backward"] += costs["backward"]
+        record["missing"] = len(desk.missing)
+        network: dict[str, Any] = {"round": t, "taken": float(len(taken))}
+        if t % self.config.eval.every == 0 or t + 1 == self.config.rounds:
+            record |= self.shard.evaluate((self.me,), t)[0]
+            network["accuracy"] = record["accuracy"]
+            self.audit.meters.accuracy.set(record["accuracy"])
+        clock.lap("evaluate")
+        for phase, seconds in clock.laps.items():
+            self.audit.meters.seconds.labels(phase).set(seconds)
+        return Report(t, {self.me: record}, {self.me: decision.row}, network, clock.laps)
+
+    def _linger(self) -> None:
+        """All rounds are done: say so, and stay until the others have what they need."""
+        if self.stop.is_set():
+            return
+        rounds = self.config.rounds
+        data = {"examples": len(self.peer.data.train), "degree": self.service.degree, "phase": "done"}
+        self.service.farewell = Blob(self._stamp.seal("card", rounds, data=data), b"")
+        self._publish(self.service.farewell)
+        until, look = time.monotonic() + self.net.deadline + self.net.patience, time.monotonic() + LOOK
+        near = self._near(rounds - 1)
+        while time.monotonic() < until and not self.stop.is_set():
+            with self.board.changed:
+                waiting = [j for j in near if self.board.alive(j) and self.board.newest(j) < rounds]
+                if not waiting:
+                    break
+                self.board.changed.wait(0.2)
+            if time.monotonic() >= look:
+                look += LOOK
+                for j in waiting:
+                    self._looking.submit(self._look, j)
+
+    # -- checkpoints -----------------------------------------------------------------------------------------------------
+
+    def snapshots(self) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
+        yield self.me, dict(self.peer.snapshot())
+
+    @property
+    def memories(self) -> dict[PeerId, Any]:
+        return {self.me: self.memory}
+
+    def restore(self, round: int, tensors: Callable[[PeerId], dict[str, torch.Tensor]], memories: Mapping[str, Any]) -> None:
+        """Go on after the rounds before `round`."""
+        found = tensors(self.me)
+        if "start" not in found or self.me not in memories:
+            raise RunDirError(f"{self.setup.state}: its checkpoint is not of {self.me}")
+        self.peer.resume(round, found)
+        self.memory, self.next_round = memories[self.me], round
+
+
+def member_of(roster: Roster, identity: Identity, setup: Setup) -> Roster:
+    """The roster, if this peer is on it with this key."""
+    if identity.name not in roster.members:
+        raise IdentityError(
+            f"{setup.roster}: {identity.name} is not on the roster; add it with fingerprint {identity.fingerprint}"
+        )
+    if roster.members[identity.name].fingerprint != identity.fingerprint:
+        raise IdentityError(
+            f"{setup.roster}: lists another key for {identity.name}; the fingerprint of {identity.key_path} is "
+            f"{identity.fingerprint}"
+        )
+    if not setup.who.listen and roster.relay is None:
+        raise IdentityError(
+            f"{setup.folder / 'peer.toml'}: peer.listen is empty and the roster has no relay; set one of them"
+        )
+    return roster
+
+
+def _of_friends(row: Mapping[PeerId, float], me: PeerId) -> dict[PeerId, float]:
+    """A newcomer's row: its friends' models alone, as its own knows nothing yet; itself if nobody came."""
+    friends = {j: weight for j, weight in row.items() if j not in (me, START)}
+    total = sum(friends[j] for j in sorted(friends))
+    return {j: friends[j] / total for j in sorted(friends)} if total > 0 else dict(row)
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._at = time.perf_counter()
+
+    def lap(self, phase: str) -> None:
+        now = time.perf_counter()
+        self.laps[phase], self._at = now - self._at, now

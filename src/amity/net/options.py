@@ -1,0 +1,45 @@
+"""How a peer behaves on a network: keys `net.*` of `amity peer` and `amity swarm`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+Seconds = Annotated[float, Field(gt=0, le=86400)]
+Count = Annotated[int, Field(ge=1, le=2**31)]
+
+
+@dataclass(frozen=True)
+class Net:
+    """Waiting, transfer and limits. What one neighbour may cause is bounded by the last group."""
+
+    sync: Literal["round", "none"] = "round"
+    """`round`: wait for the cards of the round. `none`: everyone at its own pace, with the newest of each neighbour."""
+    deadline: Seconds = 60.0
+    """So long a round waits for the others' cards; who is later is missing."""
+    patience: Seconds = 30.0
+    """So long an ask may take, with all its repetitions."""
+    gather: Seconds = 30.0
+    """So long the first round waits for members to appear."""
+    staleness: Annotated[int, Field(ge=0)] = 3
+    """With sync=none: cards that are more rounds behind mine are not used."""
+    transfer: Literal["fp32", "bf16", "int8"] = "fp32"
+    """How my models travel."""
+    lease: Seconds = 2.0
+    """A neighbour that is silent for so long counts as gone."""
+    chunk: Annotated[int, Field(ge=1024, le=2**20)] = 2**18
+    """Bytes of a model that are sent at a time."""
+    max_norm: Annotated[float, Field(gt=0)] = 1e6
+    """Models of a larger norm are refused."""
+    max_age: Seconds = 86400.0
+    """Messages that were signed longer ago are refused."""
+    requests: Count = 100
+    """Asks a second that one neighbour may make; three seconds' worth at once."""
+    transfers: Count = 4
+    """Models that one neighbour may be sent at a time."""
+    bandwidth: Count = 2**28
+    """Bytes a second that one neighbour may be sent; three seconds' worth at once."""
+    visits: Count = 4
+    """Probes and visits that one neighbour may make in a round."""
