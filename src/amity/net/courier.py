@@ -140,7 +140,7 @@ class Courier:
     def _more(self, peer: str, manifest: Manifest, what: Mapping[str, Any], body: bytearray, timeout: float) -> None:
         ask = {"method": "body", **what, "offset": len(body)}
         payload = self._stamp.seal("ask", manifest.round, to=peer, data=ask)
-        for offset, part in self.link().ask(peer, "body", payload, timeout, manifest.length - len(body)):
+        for offset, part in self.link().ask(peer, "body", payload, timeout, manifest.length - len(body), bulk=True):
             if offset == len(body):
                 body += part
             elif offset > len(body):

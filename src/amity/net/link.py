@@ -49,8 +49,8 @@ class Request(Protocol):
     method: str
     payload: bytes
 
-    def reply(self, data: bytes, offset: int = 0, bulk: bool = False) -> None:
-        """A part of the answer; bulk parts give way to small ones."""
+    def reply(self, data: bytes, offset: int = 0) -> None:
+        """A part of the answer."""
 
     def fail(self, reason: str) -> None: ...
 
@@ -71,8 +71,11 @@ class Handlers:
 class Link(Protocol):
     def publish(self, data: bytes) -> None: ...
 
-    def ask(self, peer: str, method: str, payload: bytes, timeout: float, limit: int) -> Iterator[tuple[int, bytes]]:
-        """Parts of the answer with their offsets, as they come, at most `limit` bytes; AskFailed where it breaks off."""
+    def ask(
+        self, peer: str, method: str, payload: bytes, timeout: float, limit: int, bulk: bool = False
+    ) -> Iterator[tuple[int, bytes]]:
+        """Parts of the answer with their offsets, as they come, at most `limit` bytes; AskFailed where it breaks off.
+        The parts of a bulky answer give way to small ones."""
 
     def close(self) -> None: ...
 
@@ -85,14 +88,8 @@ class _Query:
         payload = query.payload
         self.payload = payload.to_bytes() if payload is not None and len(payload) <= 65536 else b""
 
-    def reply(self, data: bytes, offset: int = 0, bulk: bool = False) -> None:
-        self._query.reply(
-            self._query.key_expr,
-            data,
-            attachment=offset.to_bytes(8, "big"),
-            congestion_control=zenoh.CongestionControl.BLOCK,
-            priority=zenoh.Priority.DATA_LOW if bulk else zenoh.Priority.INTERACTIVE_HIGH,
-        )
+    def reply(self, data: bytes, offset: int = 0) -> None:
+        self._query.reply(self._query.key_expr, data, attachment=offset.to_bytes(8, "big"))
 
     def fail(self, reason: str) -> None:
         self._query.reply_err(reason.encode())
@@ -176,7 +173,9 @@ class ZenohLink:
             priority=zenoh.Priority.INTERACTIVE_HIGH,
         )
 
-    def ask(self, peer: str, method: str, payload: bytes, timeout: float, limit: int) -> Iterator[tuple[int, bytes]]:
+    def ask(
+        self, peer: str, method: str, payload: bytes, timeout: float, limit: int, bulk: bool = False
+    ) -> Iterator[tuple[int, bytes]]:
         parts = _Parts(limit)
         try:
             self._session.get(
@@ -185,7 +184,8 @@ class ZenohLink:
                 payload=payload,
                 timeout=timeout,
                 consolidation=zenoh.ConsolidationMode.NONE,
-                priority=zenoh.Priority.INTERACTIVE_HIGH,
+                congestion_control=zenoh.CongestionControl.BLOCK,
+                priority=zenoh.Priority.DATA_LOW if bulk else zenoh.Priority.INTERACTIVE_HIGH,
             )
         except zenoh.ZError as error:
             raise AskFailed(_short(error)) from None

@@ -228,7 +228,7 @@ class Service:
                 part = body[at : at + self._net.chunk]
                 if wait := allowance.pace(len(part)):
                     time.sleep(min(wait, self._net.patience))
-                request.reply(part, at, bulk=True)
+                request.reply(part, at)
         self._audit.meters.bytes.labels("out").inc(len(body) - offset)
         if manifest.data.get("kind") in ("share", "visit"):
             with self._lock:
