@@ -55,6 +55,16 @@ def spec_id(spec: Mapping[str, Any]) -> str:
     return ":".join(str(value) for value in spec.values())
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="the complete chaos, stranger and fuzz runs, as in make test-all")
+
+
+@pytest.fixture(scope="session")
+def full(request: pytest.FixtureRequest) -> bool:
+    """Whether to run the long form: `make test-all`."""
+    return bool(request.config.getoption("--full"))
+
+
 @pytest.fixture(autouse=True)
 def _in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
