@@ -14,7 +14,10 @@ import typer
 from amity._version import __version__
 from amity.cells import Cell
 from amity.cli_bench import bench
+from amity.cli_ca import app as ca_app
 from amity.cli_data import app as data_app
+from amity.cli_peer import app as peer_app
+from amity.cli_peer import relay, swarm
 from amity.compare import DEFAULT_STRATEGIES, Comparison, cells_for, collect
 from amity.config import Config, load, only, parse, scalar
 from amity.errors import AmityError, ConfigError, brief
@@ -37,7 +40,11 @@ app = typer.Typer(
     epilog="Options are config keys: `amity run peers=10 strategy=gossip`. `amity list` shows them all.",
 )
 app.add_typer(data_app, name="data")
+app.add_typer(peer_app, name="peer")
+app.add_typer(ca_app, name="ca")
 app.command()(bench)
+app.command()(swarm)
+app.command()(relay)
 
 
 ClickException = typer.BadParameter.__mro__[2]

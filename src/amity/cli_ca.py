@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from amity.cli_peer import needs_peers
 from amity.config import only
 from amity.errors import ConfigError
 from amity.terminal import out_console
@@ -17,17 +16,6 @@ app = typer.Typer(no_args_is_help=True, help="Certificates: found an authority, 
 Keys = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", show_default=False)]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the authority; its key never leaves it.")]
 Request = Annotated[Path, typer.Argument(metavar="REQUEST.pem", help="What a peer sent: its name, hosts and public key.")]
-
-
-@contextmanager
-def _extra() -> Iterator[None]:
-    """Certificates are for those who run peers; all other commands work without."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "cryptography":
-            raise
-        raise ConfigError("this needs pip install 'amity[peers]'") from None
 
 
 def _days(values: dict[str, str], default: float) -> float:
@@ -40,7 +28,7 @@ def _days(values: dict[str, str], default: float) -> float:
 @app.command("init")
 def init(folder: Folder, words: Keys = None) -> None:
     """Found an authority: a key that stays here, and ca.pem for every member. Own keys: name=, days=3650."""
-    with _extra():
+    with needs_peers():
         from amity.net.certs import CA_KEY, ca_init
         from amity.net.identity import CA, expires
     values = only(words or [], "name", "days")
@@ -52,7 +40,7 @@ def init(folder: Folder, words: Keys = None) -> None:
 @app.command("sign")
 def sign(folder: Folder, request: Request, words: Keys = None) -> None:
     """Sign a peer's request. Own keys: name=PEER (who you know sent it), days=90, out=FILE (default cert.pem beside it)."""
-    with _extra():
+    with needs_peers():
         from amity.net.certs import ca_sign, load_request
         from amity.net.identity import CA, CERT, common_name, expires, hosts_of, load_certificates
     values = only(words or [], "name", "days", "out")

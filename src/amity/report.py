@@ -199,7 +199,7 @@ def write_report(path: Path) -> Path:
 
     if (path / "config.toml").is_file():
         result = Result(path, read_config(path))
-        if len(result.metrics) != len(result.rounds) * result.config.peers:
+        if len(result.metrics) != len(result.rounds) * result.config.peers and not (path / "peers").is_dir():
             raise RunDirError(f"{path}: lines of metrics.jsonl are missing; `amity resume {path}` repairs it")
         if not result.curve:
             raise RunDirError(f"{path}: no round is done yet; `amity resume {path}` goes on with it")

@@ -36,7 +36,8 @@ class Result:
 
     def _whole(self, name: str) -> list[dict[str, Any]]:
         """The lines of rounds that are complete: a killed run may have more of one file than of another."""
-        return [record for record in read_lines(self.path / name) if record["round"] < len(self.rounds)]
+        last = self.rounds[-1]["round"] if self.rounds else -1
+        return [record for record in read_lines(self.path / name) if record["round"] <= last]
 
     @cached_property
     def rounds(self) -> list[dict[str, Any]]:

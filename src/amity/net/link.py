@@ -158,8 +158,7 @@ class ZenohLink:
             session.liveliness().declare_subscriber(f"{self._root}/*/live", self._on_live, history=True),
             session.liveliness().declare_token(f"{mine}/live"),
         ]
-        self._closing = threading.Event()
-        threading.Thread(target=self._watch_links, name="links", daemon=True).start()
+        self._closing = watch_links(session, roster, handlers.on_stranger)
 
     def close(self) -> None:
         self._closing.set()
@@ -216,17 +215,6 @@ class ZenohLink:
         if name != self._me:
             self._handlers.on_live(name, sample.kind == zenoh.SampleKind.PUT)
 
-    def _watch_links(self) -> None:
-        """A certificate of our authority opens a link even if its name is on no roster; it gets nothing, and is reported."""
-        allowed = {*self._roster.names, *([self._roster.relay.name] if self._roster.relay else [])}
-        while not self._closing.wait(0.5):
-            try:
-                names = {str(link.auth_identifier) for link in self._session.info.links()}
-            except zenoh.ZError:
-                return
-            for name in names - allowed:
-                self._handlers.on_stranger(name)
-
 
 def _short(error: Exception) -> str:
     return str(error).partition(" at /")[0].splitlines()[0][:160]
@@ -235,9 +223,8 @@ def _short(error: Exception) -> str:
 def settings(identity: Identity, roster: Roster, listen: str, lease: float) -> dict[str, Any]:
     """Zenoh's own config. Everyone dials every member that stands before it in the roster (links that are only learnt by
     gossip are never dialled again), and the relay; a peer that nobody can dial is a client of the relay."""
-    me = identity.name
-    direct = [m.address for name, m in roster.members.items() if m.address and (name < me or not roster.members[me].address)]
-    relay = [roster.relay.address] if roster.relay and roster.relay.name != me else []
+    direct = [member.address for name, member in roster.members.items() if member.address and name < identity.name]
+    relay = [roster.relay.address] if roster.relay and roster.relay.name != identity.name else []
     hidden = not listen
     return {
         "mode": "client" if hidden else "peer",
@@ -316,13 +303,35 @@ def access(roster: Roster, root: str) -> dict[str, Any]:
 class Relay:
     """A Zenoh router for peers that cannot dial each other. It sees what passes and can drop it, never alter it unseen."""
 
-    def __init__(self, identity: Identity, roster: Roster, listen: str, lease: float) -> None:
+    def __init__(
+        self, identity: Identity, roster: Roster, listen: str, lease: float, on_stranger: Callable[[str], None]
+    ) -> None:
         config = settings(identity, roster, listen, lease)
         config |= {"mode": "router", "connect": _dialling([])}
         try:
             self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
         except zenoh.ZError as error:
             raise IdentityError(f"{identity.name}: the relay could not listen on {listen} ({_short(error)})") from None
+        self._closing = watch_links(self._session, roster, on_stranger)
 
     def close(self) -> None:
+        self._closing.set()
         self._session.close()  # type: ignore[no-untyped-call]
+
+
+def watch_links(session: zenoh.Session, roster: Roster, on_stranger: Callable[[str], None]) -> threading.Event:
+    """A certificate of our authority opens a link even if its name is on no roster; it gets nothing, and is reported.
+    Returns what ends the watch."""
+    allowed, closing = {member.name for member in roster.everyone}, threading.Event()
+
+    def watch() -> None:
+        while not closing.wait(0.5):
+            try:
+                names = {str(link.auth_identifier) for link in session.info.links()}
+            except zenoh.ZError:
+                return
+            for name in names - allowed:
+                on_stranger(name)
+
+    threading.Thread(target=watch, name="links", daemon=True).start()
+    return closing

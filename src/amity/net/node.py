@@ -8,12 +8,14 @@ and the log says so.
 from __future__ import annotations
 
 import json
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -78,7 +80,7 @@ class Node:
         self._link: Link | None = None
         self._reference: torch.Tensor | None = None
         self._missing: dict[PeerId, str] = {}
-        self._schema = self._schema_of(dataset)
+        self.schema = self._schema_of(dataset)
         self._graph = self._network()
 
     def _schema_of(self, dataset: Dataset) -> Schema:
@@ -134,12 +136,12 @@ class Node:
         if self._listen_in is not None:
             self._listen_in(self.audit)
         self.audit("start", round=self.next_round, network=self.roster.network, members=len(self.roster.names))
-        self._stamp = Stamp(self.identity, self.roster.network, self._schema.digest)
+        self._stamp = Stamp(self.identity, self.roster.network, self.schema.digest)
         self.board = Board(self.roster.names)
-        self.courier = Courier(self._stamp, self._schema, self.net, self.audit, self.board)
+        self.courier = Courier(self._stamp, self.schema, self.net, self.audit, self.board)
         self.courier.link, self.courier.roster = self._current_link, self.roster
         self.service = Service(
-            self._stamp, self._schema, self.net, self.audit, self.accounts, self.spec, lambda j, t: self._guest(j, t)
+            self._stamp, self.schema, self.net, self.audit, self.accounts, self.spec, lambda j, t: self._guest(j, t)
         )
         self.service.admit(self.roster)
         self._asking = ThreadPoolExecutor(16, "asking")
@@ -148,6 +150,17 @@ class Node:
         self._files = self._stat()
         self._relink()
         threading.Thread(target=self._tend, name="tend", daemon=True).start()
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """The network without any rounds: to look around. Logs go to a folder that is thrown away."""
+        with tempfile.TemporaryDirectory() as scratch:
+            self.setup = replace(self.setup, who=replace(self.setup.who, state=scratch, metrics=0))
+            self._open()
+            try:
+                yield
+            finally:
+                self._close()
 
     def _close(self) -> None:
         self.stop.set()
@@ -182,15 +195,8 @@ class Node:
             if not self.stop.is_set():
                 self._link = self._connect(self.identity, self.roster, handlers)
 
-    def _stat(self) -> dict[str, tuple[int, int]]:
-        found = {}
-        for path in (self.setup.roster, self.identity.cert_path, self.identity.ca_path):
-            try:
-                stat = path.stat()
-                found[str(path)] = (stat.st_mtime_ns, stat.st_size)
-            except OSError:
-                continue
-        return found
+    def _stat(self) -> dict[Path, tuple[int, int]]:
+        return stamps(self.setup.roster, self.identity.cert_path, self.identity.ca_path)
 
     def _tend(self) -> None:
         """A new roster or certificate is taken up when its file changes; a wrong one is reported, and the old one stays."""
@@ -479,6 +485,17 @@ class Node:
             raise RunDirError(f"{self.setup.state}: its checkpoint is not of {self.me}")
         self.peer.resume(round, found)
         self.memory, self.next_round = memories[self.me], round
+
+
+def stamps(*paths: Path) -> dict[Path, tuple[int, int]]:
+    """When files were changed last, to see that they were."""
+    found = {}
+    for path in paths:
+        try:
+            found[path] = (path.stat().st_mtime_ns, path.stat().st_size)
+        except OSError:
+            found[path] = (0, 0)
+    return found
 
 
 def member_of(roster: Roster, identity: Identity, setup: Setup) -> Roster:

@@ -7,9 +7,15 @@ import threading
 from types import FrameType
 
 from amity.data import Dataset
-from amity.net.audit import Handshakes
-from amity.net.node import Node, OnRound
+from amity.errors import AmityError, IdentityError
+from amity.net.audit import Audit, Handshakes
+from amity.net.identity import Identity
+from amity.net.link import Relay
+from amity.net.node import LOOK, Node, OnRound, stamps
+from amity.net.roster import Roster
 from amity.net.setup import Setup
+
+STRANGER = "not on the roster"
 
 
 class Stopped(SystemExit):
@@ -27,3 +33,42 @@ def serve(setup: Setup, on_round: OnRound | None = None, dataset: Dataset | None
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, stop)
     node.run(on_round)
+
+
+def serve_relay(setup: Setup) -> None:
+    """Pass on until told to stop. A new roster or certificate is taken up when its file changes."""
+    if not setup.who.listen:
+        raise IdentityError(f"{setup.folder / 'peer.toml'}: a relay must listen; set peer.listen")
+    identity, roster = _relay_files(setup)
+    setup.state.mkdir(parents=True, exist_ok=True)
+    audit, ended = Audit(setup.state / "audit.jsonl", identity.name), threading.Event()
+    Handshakes(audit)
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: ended.set())
+    audit("start", network=roster.network, members=len(roster.names))
+    while not ended.is_set():
+        files = stamps(setup.roster, identity.cert_path, identity.ca_path)
+        relay = Relay(identity, roster, setup.who.listen, setup.net.lease, lambda n: audit("refused", "", STRANGER, link=n))
+        try:
+            while not ended.wait(LOOK):
+                if stamps(*files) != files:
+                    files = stamps(*files)
+                    try:
+                        identity, roster = _relay_files(setup)
+                    except AmityError as error:
+                        audit("error", why="roster or certificate", message=str(error))
+                        continue
+                    audit("roster", identity.name, "read again")
+                    break
+        finally:
+            relay.close()
+    audit("stop")
+    audit.close()
+
+
+def _relay_files(setup: Setup) -> tuple[Identity, Roster]:
+    identity, roster = Identity.load(setup.identity, setup.who.name), Roster.load(setup.roster)
+    if roster.relay is None or roster.relay.name != identity.name or roster.relay.fingerprint != identity.fingerprint:
+        raise IdentityError(
+            f"{setup.roster}: [relay] must be name {identity.name!r} with fingerprint {identity.fingerprint}"
+        )
+    return identity, roster
