@@ -54,6 +54,10 @@ class Board:
         self._notices: dict[str, dict[int, Notice]] = {}
         self._gone: dict[str, float] = {}
         """When a member was last seen to go; 0.0: it is here."""
+        self._heard: dict[str, float] = {}
+        """When a member last said anything."""
+        self._silent: set[str] = set()
+        """Linked, but they do not answer: hung, or behind a line that is cut and not yet known to be."""
         self._names = set(names)
 
     def reset(self, names: Iterable[str]) -> None:
@@ -85,12 +89,37 @@ class Board:
 
     def live(self, name: str, here: bool) -> None:
         with self.changed:
-            if name in self._names:
-                self._gone[name] = 0.0 if here else time.monotonic()
+            if name not in self._names:
+                return
+            if here:
+                self._gone[name] = 0.0
+            elif self._gone.get(name) == 0.0:  # who was never here, or has gone already, does not go again
+                self._gone[name] = time.monotonic()
+            self._silent.discard(name)
+            self.changed.notify_all()
+
+    def heard(self, name: str) -> None:
+        """A sign of life, whatever it was."""
+        self._heard[name] = time.monotonic()
+        if name in self._silent:
+            with self.changed:
+                self._silent.discard(name)
                 self.changed.notify_all()
 
+    def silent(self, name: str) -> None:
+        """It did not answer, though it is linked: nobody waits for it until it says something."""
+        with self.changed:
+            self._silent.add(name)
+            self.changed.notify_all()
+
+    def quiet(self, name: str) -> float:
+        """Seconds since its last sign of life."""
+        return time.monotonic() - self._heard.get(name, 0.0)
+
     def alive(self, name: str, grace: float = GRACE) -> bool:
-        """Whether a member is here, or was a moment ago."""
+        """Whether a member is here and answers, or did a moment ago."""
+        if name in self._silent:
+            return False
         gone = self._gone.get(name)
         return gone is not None and (gone == 0.0 or time.monotonic() - gone < grace)
 

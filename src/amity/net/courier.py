@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from amity.core import Card, Share
@@ -33,6 +36,8 @@ from amity.net.wire import (
 
 SMALL = 128 * 1024
 """Bytes of an answer that is no model: a head, and the body of a card that travels with it."""
+MUTE = ("timeout", "gone", "no answer", "not connected")
+"""Failures that are no sign of life."""
 PAUSE = 0.2
 """Seconds before a transfer that broke off is taken up again."""
 
@@ -43,6 +48,7 @@ class Courier:
     def __init__(self, stamp: Stamp, schema: Schema, net: Net, audit: Audit, board: Board) -> None:
         self._stamp, self._schema, self._net, self._audit, self._board = stamp, schema, net, audit, board
         self._me = stamp.identity.name
+        self._lock, self._debts = threading.Lock(), Counter[str]()
         self.link: Callable[[], Link] = _no_link
         self.roster: Roster
 
@@ -52,9 +58,42 @@ class Courier:
         """One small ask: the bytes of the answer, and the nonce that it must refer to."""
         nonce = nonce or secrets.token_hex(16)
         payload = self._stamp.seal("ask", round, to=peer, data={"method": method, **data}, nonce=nonce)
-        parts = [part for _, part in self.link().ask(peer, method, payload, timeout, SMALL)]
+        with self._owed(peer):
+            parts = [part for _, part in self.link().ask(peer, method, payload, timeout, SMALL, self._alive(peer))]
         self._audit.meters.bytes.labels("in").inc(len(parts[0]))
         return parts[0], nonce
+
+    @contextmanager
+    def _owed(self, peer: str) -> Iterator[None]:
+        """While a member owes an answer; whatever it says, also "not here", is a sign of life."""
+        with self._lock:
+            self._debts[peer] += 1
+        try:
+            yield
+            self._board.heard(peer)
+        except AskFailed as failed:
+            if failed.reason not in MUTE:
+                self._board.heard(peer)
+            raise
+        finally:
+            with self._lock:
+                self._debts[peer] -= 1
+
+    def owing(self, peer: str) -> bool:
+        """Whether a member owes me an answer."""
+        return self._debts[peer] > 0
+
+    def _alive(self, peer: str) -> Callable[[], bool]:
+        return lambda: self._board.alive(peer)
+
+    def ping(self, peer: str, timeout: float) -> None:
+        """Is anybody there? If not, nobody waits for it any longer."""
+        try:
+            self.hello(peer, timeout)
+        except AskFailed as failed:
+            if failed.reason == "timeout":
+                self._audit("silent", peer)
+                self._board.silent(peer)
 
     def _want(self, *kinds: Kind, peer: str, round: int | None = None, re: str | None = None, any: bool = False) -> Expected:
         return Expected(self._me, self._schema, kinds, peer, round, re, self._net.max_age, any)
@@ -75,6 +114,7 @@ class Courier:
     def on_card(self, sender: str, data: bytes) -> None:
         """A card was published."""
         manifest, body = open_head(data, self.roster, self._want("card", peer=sender))
+        self._board.heard(sender)
         self._board.post(read_notice(manifest, body, self._schema))
 
     def card_of(self, peer: str, notice: Notice) -> Card:
@@ -140,11 +180,14 @@ class Courier:
     def _more(self, peer: str, manifest: Manifest, what: Mapping[str, Any], body: bytearray, timeout: float) -> None:
         ask = {"method": "body", **what, "offset": len(body)}
         payload = self._stamp.seal("ask", manifest.round, to=peer, data=ask)
-        for offset, part in self.link().ask(peer, "body", payload, timeout, manifest.length - len(body), bulk=True):
-            if offset == len(body):
-                body += part
-            elif offset > len(body):
-                raise AskFailed("a part is missing")
+        left = manifest.length - len(body)
+        with self._owed(peer):
+            for offset, part in self.link().ask(peer, "body", payload, timeout, left, self._alive(peer), bulk=True):
+                self._board.heard(peer)
+                if offset == len(body):
+                    body += part
+                elif offset > len(body):
+                    raise AskFailed("a part is missing")
 
 
 def _no_link() -> Link:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -46,12 +47,13 @@ class Bucket:
 class Allowance:
     """The limits of one neighbour."""
 
-    def __init__(self, net: Net) -> None:
-        self._net, self._lock = net, threading.Lock()
-        self._asks, self._bytes = Bucket(net.requests), Bucket(net.bandwidth)
+    def __init__(self, net: Net, now: Callable[[], float] = time.monotonic) -> None:
+        self._net, self._now, self._lock = net, now, threading.Lock()
+        self._asks, self._bytes = Bucket(net.requests, now), Bucket(net.bandwidth, now)
         self._pending = self._running = 0
         self._visits: dict[int, int] = {}
-        self._nonces: dict[str, float] = {}
+        self._nonces: OrderedDict[str, float] = OrderedDict()
+        """When each was seen, oldest first."""
 
     def ask(self) -> None:
         """One more ask: refused if there are too many a second or too many waiting."""
@@ -68,12 +70,12 @@ class Allowance:
 
     def fresh(self, nonce: str, max_age: float) -> None:
         """Every ask has a number of its own, and is answered once."""
-        now = time.monotonic()
         with self._lock:
+            now = self._now()
+            while self._nonces and now - next(iter(self._nonces.values())) >= max_age:
+                self._nonces.popitem(last=False)
             if nonce in self._nonces:
                 raise Refused("replay", "this ask was answered already")
-            if len(self._nonces) >= MOST_NONCES:
-                self._nonces = {n: at for n, at in self._nonces.items() if now - at < max_age}
             if len(self._nonces) >= MOST_NONCES:
                 raise Refused("too many asks", "in the time for which asks are remembered")
             self._nonces[nonce] = now
@@ -96,7 +98,12 @@ class Allowance:
             return self._bytes.wait(size)
 
     def visit(self, round: int) -> None:
+        """One more visit in a round. A round that is no longer counted is over: otherwise whoever names rounds to and fro
+        would be counted from 0 again and again."""
         with self._lock:
+            oldest = max(self._visits, default=round) - 2
+            if round < oldest:
+                raise Refused("too many visits", f"round {round} is over")
             self._visits = {r: n for r, n in self._visits.items() if r >= round - 2}
             if self._visits.get(round, 0) >= self._net.visits:
                 raise Refused("too many visits", f"more than {self._net.visits} in round {round}")

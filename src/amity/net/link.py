@@ -31,6 +31,9 @@ from amity.net.roster import Roster
 
 LARGEST_MESSAGE = 4 << 20
 """Bytes of one message on a link; models travel in chunks, so nothing honest is longer."""
+LOOK = 0.25
+"""Seconds between looks whether somebody who owes an answer is still there."""
+Alive = Callable[[], bool]
 log = logging.getLogger(__name__)
 
 
@@ -72,7 +75,7 @@ class Link(Protocol):
     def publish(self, data: bytes) -> None: ...
 
     def ask(
-        self, peer: str, method: str, payload: bytes, timeout: float, limit: int, bulk: bool = False
+        self, peer: str, method: str, payload: bytes, timeout: float, limit: int, alive: Alive, bulk: bool = False
     ) -> Iterator[tuple[int, bytes]]:
         """Parts of the answer with their offsets, as they come, at most `limit` bytes; AskFailed where it breaks off.
         The parts of a bulky answer give way to small ones."""
@@ -102,7 +105,8 @@ class _Query:
 class _Parts:
     """Collects replies for one ask, never more than its limit."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, alive: Alive) -> None:
+        self._alive = alive
         self._queue: queue.SimpleQueue[tuple[int, bytes] | str | None] = queue.SimpleQueue()
         self._left = limit
 
@@ -125,10 +129,13 @@ class _Parts:
     def __call__(self, timeout: float) -> Iterator[tuple[int, bytes]]:
         until, some = time.monotonic() + timeout, False
         while True:
+            left = until - time.monotonic()
             try:
-                part = self._queue.get(timeout=max(0.0, until - time.monotonic()))
+                part = self._queue.get(timeout=max(0.0, min(left, LOOK)))
             except queue.Empty:
-                raise AskFailed("timeout") from None
+                if left > LOOK and self._alive():
+                    continue
+                raise AskFailed("timeout" if left <= LOOK else "gone") from None
             if isinstance(part, str):
                 raise AskFailed(part)
             if part is None:
@@ -173,9 +180,9 @@ class ZenohLink:
         )
 
     def ask(
-        self, peer: str, method: str, payload: bytes, timeout: float, limit: int, bulk: bool = False
+        self, peer: str, method: str, payload: bytes, timeout: float, limit: int, alive: Alive, bulk: bool = False
     ) -> Iterator[tuple[int, bytes]]:
-        parts = _Parts(limit)
+        parts = _Parts(limit, alive)
         try:
             self._session.get(
                 f"{self._root}/{peer}/rpc/{self._me}/{method}",

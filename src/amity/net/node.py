@@ -79,7 +79,8 @@ class Node:
         self._computing, self._linking = threading.Lock(), threading.Lock()
         self._link: Link | None = None
         self._reference: torch.Tensor | None = None
-        self._missing: dict[PeerId, str] = {}
+        self._waiting: frozenset[PeerId] = frozenset()
+        """Whose cards this round is waiting for."""
         self.schema = self._schema_of(dataset)
         self._graph = self._network()
 
@@ -145,7 +146,7 @@ class Node:
         )
         self.service.admit(self.roster)
         self._asking = ThreadPoolExecutor(16, "asking")
-        self._looking = ThreadPoolExecutor(4, "looking")
+        self._looking = ThreadPoolExecutor(16, "looking")
         self._meters = self.audit.meters.serve(setup.who.metrics) if setup.who.metrics else None
         self._files = self._stat()
         self._relink()
@@ -201,6 +202,7 @@ class Node:
     def _tend(self) -> None:
         """A new roster or certificate is taken up when its file changes; a wrong one is reported, and the old one stays."""
         while not self.stop.wait(LOOK):
+            self._ping()
             files = self._stat()
             if files == self._files:
                 continue
@@ -209,6 +211,15 @@ class Node:
                 self._renew()
             except Exception as error:  # an operator's mistake must not stop a running peer
                 self.audit("error", why="roster or certificate", message=str(error))
+
+    def _ping(self) -> None:
+        """Whoever is waited for and says nothing is asked whether it is there."""
+        for j in self.roster.names:
+            if (self.courier.owing(j) or j in self._waiting) and self.board.alive(j) and self.board.quiet(j) > LOOK:
+                try:
+                    self._looking.submit(self.courier.ping, j, 1.5 * self.net.lease)
+                except RuntimeError:
+                    return  # closing
 
     def _renew(self) -> None:
         identity = Identity.load(self.setup.identity, self.me)
@@ -345,11 +356,11 @@ class Node:
         if self.net.sync == "none":
             return self._newest(t, near)
         until, look = time.monotonic() + self.net.deadline, time.monotonic() + LOOK
-        asked: set[PeerId] = set()
         while not self.stop.is_set():
             with self.board.changed:
                 waiting = [j for j in near if self.board.notice(j, t) is None and self.board.alive(j)]
                 passed = [j for j in waiting if self.board.newest(j) > t]
+                self._waiting = frozenset(waiting)
                 if not [j for j in waiting if j not in passed] or time.monotonic() >= until:
                     break
                 self.board.changed.wait(0.1)
@@ -357,7 +368,8 @@ class Node:
                 look += LOOK
                 for j in waiting:
                     self._looking.submit(self._look, j)
-        for done in [self._looking.submit(self._look, j, t) for j in passed if j not in asked]:
+        self._waiting = frozenset()
+        for done in [self._looking.submit(self._look, j, t) for j in passed]:
             done.result()
         cards = {j: notice for j in near if (notice := self.board.notice(j, t)) is not None}
         for j in near:

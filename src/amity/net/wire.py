@@ -45,6 +45,9 @@ SKEW_MS = 5 * 60 * 1000
 """A clock may run ahead of mine by so much."""
 BLOCK = 256
 """Numbers that share one scale in int8."""
+LARGEST_SKETCH = 1e18
+"""No sketch of a larger norm is taken: sums and squares of such numbers stay finite, so that nobody's card can turn the
+similarities of all others into NaN."""
 
 Kind = Literal["card", "share", "start", "probe", "visit", "ask", "answer"]
 Format = Literal["fp32", "bf16", "int8"]
@@ -338,9 +341,16 @@ def encode_sketch(sketch: torch.Tensor) -> bytes:
 
 def decode_sketch(body: bytes | bytearray, numbers: int) -> torch.Tensor:
     sketch = read_tensors(body, {"sketch": (torch.float32, (numbers,))})["sketch"]
-    if not bool(torch.isfinite(sketch).all()):
-        raise Refused("not finite", "sketch")
+    _bounded(sketch, LARGEST_SKETCH, "sketch")
     return sketch
+
+
+def _bounded(values: torch.Tensor, largest: float, what: str) -> None:
+    norm = float(values.double().norm())
+    if not math.isfinite(norm):
+        raise Refused("not finite", what)
+    if norm > largest:
+        raise Refused("norm", f"{what} of {norm:.3g}, at most {largest:.3g}")
 
 
 def encode_share(share: Share, format: Format, draw: np.random.Generator, sketch: torch.Tensor | None = None) -> bytes:
@@ -370,14 +380,10 @@ def decode_share(manifest: Manifest, body: bytes | bytearray, schema: Schema) ->
         shapes["sketch"] = (torch.float32, (schema.probe,))
     tensors = read_tensors(body, shapes)
     values = dequantise(tensors) if manifest.format == "int8" else tensors["theta"].float()
-    norm = float(values.double().norm())
-    if not math.isfinite(norm):
-        raise Refused("not finite", "model")
-    if norm > schema.max_norm:
-        raise Refused("norm", f"{norm:.3g}, at most {schema.max_norm:.3g}")
+    _bounded(values, schema.max_norm, "model")
     sketch = tensors.get("sketch")
-    if sketch is not None and not bool(torch.isfinite(sketch).all()):
-        raise Refused("not finite", "sketch")
+    if sketch is not None:
+        _bounded(sketch, LARGEST_SKETCH, "sketch")
     if mask is None:
         return Share(values), sketch
     theta = torch.zeros(schema.size)

@@ -1,0 +1,332 @@
+"""Real peers, real processes, real faults: nobody stops, nobody waits past a deadline, everyone catches up."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amity.net.collect import merge
+from amity.net.options import Net
+from amity.net.swarm import Swarm
+from amity.net.watch import last_line
+from amity.run import Result, run
+from amity.store import read_lines
+from tests.conftest import resolve
+from tests.namespaces import Lab, why_not
+
+NET = Net(gather=20, deadline=12, patience=8, lease=2)
+without_namespaces = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
+
+
+def config(rounds: int, peers: int = 8, **layers: Any) -> Any:
+    """Digits, with enough training that faults fall into all phases of a round."""
+    base = {
+        "peers": peers,
+        "rounds": rounds,
+        "train": {"epochs": 30, "precision": "fp32"},
+        "eval": {"gradients_every": 0},
+        "engine": {"workers": 1, "vectorise": "off", "group": 1},
+    }
+    return resolve([base, layers])
+
+
+class Drill:
+    """A swarm under faults, and what must hold at its end."""
+
+    def __init__(self, swarm: Swarm) -> None:
+        self.swarm = swarm
+        self.disturbed: set[str] = set()
+
+    def round_of(self, name: str) -> int:
+        return int(last_line(self.swarm.folder(name) / "state" / "metrics.jsonl").get("round", -1))
+
+    @property
+    def front(self) -> int:
+        """The newest round that anybody has finished."""
+        return max(self.round_of(name) for name in self.swarm.names)
+
+    def until(self, condition: Callable[[], bool], seconds: float = 120) -> None:
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, f"stuck in round {self.front}; running {self.swarm.running}"
+            time.sleep(0.02)
+
+    def kill(self, name: str) -> None:
+        self.disturbed.add(name)
+        self.swarm.kill(name)
+        self.swarm.processes[name].join()
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        return read_lines(self.swarm.folder(name) / "state" / "audit.jsonl")
+
+    def finish(self, expected: set[str] | None = None) -> Result:
+        """Everyone ends without an error, and nobody ever waited a deadline out."""
+        self.swarm.wait(240)
+        names = expected or set(self.swarm.names)
+        assert self.swarm.failed == {}
+        for name in names:
+            assert self.round_of(name) == self.swarm.config.rounds - 1, name
+            waits = [r["wait"] for r in read_lines(self.swarm.folder(name) / "state" / "timings.jsonl")]
+            assert max(waits) < self.swarm.net.deadline, (name, max(waits))
+        merge(self.swarm.out, self.swarm.config)
+        return Result(self.swarm.out, self.swarm.config)
+
+    def rounds_of(self, name: str) -> list[int]:
+        return [r["round"] for r in read_lines(self.swarm.folder(name) / "state" / "metrics.jsonl")]
+
+
+@contextmanager
+def drill(out: Path, settings: Any, net: Net = NET, absent: tuple[str, ...] = (), lab: Lab | None = None) -> Iterator[Drill]:
+    swarm = Swarm(out, settings, net, hosts=lab.hosts if lab else {}, enter=lab.enter if lab else None)
+    swarm.lay_out()
+    try:
+        swarm.start([name for name in swarm.names if name not in absent])
+        yield Drill(swarm)
+    finally:
+        swarm.stop()
+
+
+def undisturbed(settings: Any, out: Path) -> float:
+    """The simulator's accuracy: a swarm without faults has the same bits (test_parity)."""
+    return run(settings, out).accuracy
+
+
+def within_two_points(result: Result, settings: Any, out: Path) -> None:
+    assert result.accuracy > undisturbed(settings, out) - 0.02
+
+
+def test_peers_that_are_killed_every_round_come_back_and_nobody_waits_for_them(tmp_path: Path, full: bool) -> None:
+    settings = config(20 if full else 8)
+    with drill(tmp_path / "swarm", settings) as chaos:
+        draw, dead = random.Random(7), dict[str, int]()
+        for t in range(settings.rounds - 4):
+            chaos.until(lambda t=t: chaos.front >= t)  # type: ignore[misc]
+            for name in [name for name, since in dead.items() if chaos.front >= since + 2]:
+                chaos.swarm.start([name])
+                del dead[name]
+            victim = draw.choice([name for name in chaos.swarm.names if name not in dead])
+            chaos.kill(victim)
+            dead[victim] = chaos.front
+        chaos.until(lambda: chaos.front >= settings.rounds - 3)
+        chaos.swarm.start(list(dead))
+        result = chaos.finish()
+    assert any(e["event"] == "caught up" for name in chaos.disturbed for e in chaos.events(name))
+    within_two_points(result, settings, tmp_path / "calm")
+
+
+def test_a_peer_that_hangs_is_left_out_and_rejoins(tmp_path: Path, full: bool) -> None:
+    settings, seconds = config(60 if full else 12), 30.0 if full else 4.0
+    with drill(tmp_path / "swarm", settings) as chaos:
+        chaos.until(lambda: chaos.front >= 2)
+        chaos.swarm.kill("peer-03", signal.SIGSTOP)
+        before, began = chaos.front, time.monotonic()
+        time.sleep(seconds)
+        assert chaos.front >= before + 2, "the others went on"
+        assert time.monotonic() - began < seconds + 5
+        chaos.swarm.kill("peer-03", signal.SIGCONT)
+        result = chaos.finish()
+        away = [e for name in ("peer-00", "peer-07") for e in chaos.events(name) if e["event"] == "late"]
+    assert {e["peer"] for e in away} == {"peer-03"}, "reported, and nobody else was late"
+    within_two_points(result, settings, tmp_path / "calm")
+
+
+def test_the_first_peer_of_the_roster_may_be_dead_from_the_start(tmp_path: Path, full: bool) -> None:
+    settings = config(20 if full else 5)
+    with drill(tmp_path / "swarm", settings, Net(gather=3, deadline=12, patience=8), ("peer-00",)) as chaos:
+        result = chaos.finish(set(chaos.swarm.names) - {"peer-00"})
+        for name in chaos.swarm.names[1:]:
+            late = [e for e in chaos.events(name) if e["event"] == "late"]
+            assert {(e["peer"], e["why"]) for e in late} == {("peer-00", "not reachable")}
+            assert chaos.rounds_of(name) == list(range(settings.rounds))
+    assert result.accuracy > 0.5
+
+
+@without_namespaces
+def test_two_halves_that_are_cut_apart_go_on_and_find_each_other_again(tmp_path: Path, full: bool) -> None:
+    settings = config(20 if full else 12)
+    with Lab([f"peer-{i:02d}" for i in range(8)]) as lab, drill(tmp_path / "swarm", settings, lab=lab) as chaos:
+        chaos.until(lambda: chaos.front >= 1)
+        lab.cut()
+        cut = chaos.front
+        chaos.until(lambda: min(chaos.round_of(name) for name in chaos.swarm.names) >= cut + (6 if full else 4))
+        lab.heal()
+        result = chaos.finish()
+        rows = {(r["peer"], r["round"]): r["row"] for r in result.edges}
+    half = {name: at < 4 for at, name in enumerate(chaos.swarm.names)}
+    across = {t for (peer, t), row in rows.items() for j in row if j in half and half[j] != half[peer]}
+    apart = [t for t in range(settings.rounds) if t not in across]
+    assert len(apart) >= 2, "while the cable was cut, nobody took from the other half"
+    assert max(across) >= settings.rounds - 3, "after it was healed, they do again"
+    within_two_points(result, settings, tmp_path / "calm")
+
+
+@without_namespaces
+def test_a_peer_on_a_slow_line_does_not_hold_the_others_up(tmp_path: Path, full: bool) -> None:
+    """A model of 122 kB: 2 Mbit/s are 0.5 s for each transfer, and 14 of them a round."""
+    settings = config(20 if full else 4, model={"name": "mlp", "hidden": 400}, strategy={"name": "gossip", "k": 7})
+    with Lab([f"peer-{i:02d}" for i in range(8)]) as lab:
+        lab.slow("peer-05", 2)
+        with drill(tmp_path / "swarm", settings, Net(gather=20, deadline=20, patience=15), lab=lab) as chaos:
+            result = chaos.finish()
+            late = [e for name in chaos.swarm.names for e in chaos.events(name) if e["event"] == "late"]
+    assert late == [], "its cards are small, and come in time"
+    within_two_points(result, settings, tmp_path / "calm")
+
+
+def test_an_error_in_one_peer_stays_in_that_peer(tmp_path: Path) -> None:
+    """Its training fails (a strategy of its own that raises in round 2); a full disk is the next test."""
+    bad = tmp_path / "bad.py"
+    bad.write_text(
+        "from dataclasses import dataclass\nfrom amity import Decision\nfrom amity.strategies.base import Cardless\n\n\n"
+        "@dataclass(frozen=True)\nclass Bad(Cardless):\n    def decide(self, view, row):\n"
+        "        if view.round == 2:\n            raise ZeroDivisionError('on purpose')\n"
+        "        return Decision({view.me: 1.0})\n        yield\n"
+    )
+    settings = config(5, peers=4, strategy={"name": "gossip", "k": 3})
+    swarm = Swarm(tmp_path / "swarm", settings, NET)
+    swarm.lay_out()
+    path = swarm.folder("peer-02") / "peer.toml"
+    given = path.read_text()
+    path.write_text(given.replace('name = "gossip"', f'name = "{bad}:Bad"').replace("k = 3\n", ""))
+    try:
+        swarm.start()
+        chaos = Drill(swarm)
+        swarm.wait(60)
+    finally:
+        swarm.stop()
+    assert list(swarm.failed) == ["peer-02"]
+    assert "on purpose" in swarm.failed["peer-02"]
+    for name in ("peer-00", "peer-01", "peer-03"):
+        assert chaos.rounds_of(name) == list(range(5))
+    assert chaos.rounds_of("peer-02") == [0, 1]
+
+
+def test_a_full_disk_stops_only_its_own_peer_which_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    settings = config(6, peers=4)
+    swarm = Swarm(tmp_path / "swarm", settings, NET)
+
+    def small_files(name: str) -> None:
+        import resource
+
+        if name == "peer-01" and not (tmp_path / "room").exists():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
+
+    swarm.enter = small_files
+    swarm.lay_out()
+    try:
+        swarm.start()
+        chaos = Drill(swarm)
+        chaos.until(lambda: "peer-01" not in swarm.running)
+        assert "cannot be written" in swarm.failed["peer-01"], swarm.failed
+        (tmp_path / "room").touch()
+        swarm.start(["peer-01"])
+        chaos.finish()
+    finally:
+        swarm.stop()
+    for name in ("peer-00", "peer-02", "peer-03"):
+        assert chaos.rounds_of(name) == list(range(6)), "nobody missed a round"
+
+
+def test_a_newcomer_takes_the_current_model_of_its_friends_and_members_come_and_go_at_run_time(tmp_path: Path) -> None:
+    settings = config(14, peers=5, strategy={"name": "afind+"})
+    with drill(tmp_path / "swarm", settings, Net(gather=5, deadline=12, patience=8), ("peer-04",)) as chaos:
+        swarm = chaos.swarm
+        everyone = swarm.roster
+        swarm.write_roster(everyone.without("peer-04"))
+        chaos.until(lambda: chaos.front >= 3)
+        swarm.write_roster(everyone)
+        chaos.until(lambda: all(any(e["event"] == "roster" for e in chaos.events(n)) for n in swarm.names[:4]))
+        swarm.start(["peer-04"])
+        chaos.until(lambda: chaos.round_of("peer-04") > 0)
+        first = read_lines(swarm.folder("peer-04") / "state" / "edges.jsonl")[0]
+        swarm.write_roster(everyone.without("peer-03"))
+        chaos.finish(set(swarm.names) - {"peer-03"})
+        assert "peer-04" not in first["row"], "its own model knew nothing yet"
+        assert sum(first["row"].values()) == pytest.approx(1)
+        accuracies = [r["accuracy"] for r in read_lines(swarm.folder("peer-04") / "state" / "metrics.jsonl")]
+        assert accuracies[0] > 0.6, "as good as its friends from its first round on"
+        assert [e["why"] for e in chaos.events("peer-03") if e["event"] == "roster"][-1] == "removed"
+        used = [e for n in swarm.names[:3] for e in chaos.events(n) if e["event"] == "used" and e["peer"] == "peer-04"]
+        assert used, "and the others take from it"
+
+
+def test_a_certificate_is_renewed_while_everyone_goes_on_and_an_expired_one_shuts_out_only_its_owner(tmp_path: Path) -> None:
+    settings = config(30, peers=3)
+    swarm = Swarm(tmp_path / "swarm", settings, NET)
+    swarm.lay_out()
+    swarm.certify("peer-02", "127.0.0.1", days=6 / 86400)
+    try:
+        swarm.start()
+        chaos = Drill(swarm)
+
+        def gone() -> bool:
+            return any(e["event"] == "left" and e["peer"] == "peer-02" for e in chaos.events("peer-00"))
+
+        chaos.until(gone, 20)
+        ended = chaos.front
+        chaos.until(lambda: chaos.front >= ended + 2)
+        swarm.certify("peer-02", "127.0.0.1", days=1)
+        chaos.until(lambda: chaos.events("peer-00")[-1] and _joined_again(chaos), 20)
+        swarm.certify("peer-00", "127.0.0.1", days=2)
+        chaos.finish()
+        assert [e["why"] for e in chaos.events("peer-00") if e["event"] == "certificate"] == ["renewed"]
+        assert chaos.rounds_of("peer-01") == list(range(30)), "the one with nothing to renew missed nothing"
+    finally:
+        swarm.stop()
+
+
+def _joined_again(chaos: Drill) -> bool:
+    events = [e["event"] for e in chaos.events("peer-00") if e.get("peer") == "peer-02" and e["event"] in ("joined", "left")]
+    return events[-1] == "joined" and "left" in events
+
+
+def test_at_its_own_pace_a_fast_peer_does_not_wait_for_a_slow_one(tmp_path: Path) -> None:
+    settings = config(12, peers=4, strategy={"name": "gossip", "k": 3})
+    net = Net(sync="none", gather=20, deadline=12, patience=8, staleness=100)
+    swarm = Swarm(tmp_path / "swarm", settings, net)
+    swarm.lay_out()
+    path = swarm.folder("peer-03") / "peer.toml"
+    path.write_text(path.read_text().replace("epochs = 30", "epochs = 300"))
+    try:
+        swarm.start()
+        chaos = Drill(swarm)
+        chaos.until(lambda: chaos.round_of("peer-00") == 11)
+        assert chaos.round_of("peer-03") < 6
+        chaos.swarm.wait(120)
+    finally:
+        swarm.stop()
+    assert swarm.failed == {}
+    rounds = {(e["peer"], e["of_round"] - e["round"]) for e in chaos.events("peer-03") if e["event"] == "used"}
+    assert any(ahead > 0 for _, ahead in rounds), "the slow one takes the newest of the fast ones"
+    stale = {e["round"] - e["of_round"] for e in chaos.events("peer-00") if e["event"] == "used" and e["peer"] == "peer-03"}
+    assert max(stale) > 0, "and they take its old ones, within the limit"
+
+
+def test_what_was_disclosed_is_on_disk_before_it_leaves_and_survives_a_kill(tmp_path: Path) -> None:
+    settings = config(6, peers=3, strategy={"name": "afind+", "preset": "literal"})
+    with drill(tmp_path / "swarm", settings) as chaos:
+        chaos.until(lambda: chaos.front >= 2)
+        chaos.kill("peer-01")
+        path = chaos.swarm.folder("peer-01") / "state" / "disclosed.jsonl"
+        before = path.read_bytes()
+        path.write_bytes(before + b'{"at": 1, "kind": "lo')  # torn by the crash: this answer never left
+        chaos.swarm.start(["peer-01"])
+        chaos.finish()
+    after = path.read_bytes()
+    assert after.startswith(before)
+    assert len(after) > len(before)
+    told = [json.loads(line) for line in after.splitlines()]
+    for name in ("peer-00", "peer-02"):
+        used = {e["round"] for e in chaos.events(name) if e["event"] == "used" and e["peer"] == "peer-01"}
+        assert used <= {r["round"] for r in told if r["kind"] in ("visit", "probe") and r["to"] == name}
+    assert os.path.getsize(path) < 100_000
