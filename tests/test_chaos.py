@@ -172,7 +172,7 @@ def test_two_halves_that_are_cut_apart_go_on_and_find_each_other_again(tmp_path:
 @without_namespaces
 def test_a_peer_on_a_slow_line_does_not_hold_the_others_up(tmp_path: Path, full: bool) -> None:
     """A model of 122 kB: 2 Mbit/s are 0.5 s for each transfer, and 14 of them a round."""
-    settings = config(20 if full else 4, model={"name": "mlp", "hidden": 400}, strategy={"name": "gossip", "k": 7})
+    settings = config(20 if full else 3, model={"name": "mlp", "hidden": 400}, strategy={"name": "gossip", "k": 7})
     with Lab([f"peer-{i:02d}" for i in range(8)]) as lab:
         lab.slow("peer-05", 2)
         with drill(tmp_path / "swarm", settings, Net(gather=20, deadline=20, patience=15), lab=lab) as chaos:
@@ -238,7 +238,7 @@ def test_a_full_disk_stops_only_its_own_peer_which_goes_on_when_there_is_room(tm
 
 
 def test_a_newcomer_takes_the_current_model_of_its_friends_and_members_come_and_go_at_run_time(tmp_path: Path) -> None:
-    settings = config(14, peers=5, strategy={"name": "afind+"})
+    settings = config(14, peers=5, strategy={"name": "afind+"}, partition={"name": "iid", "samples": 24, "test": 100})
     with drill(tmp_path / "swarm", settings, Net(gather=5, deadline=12, patience=8), ("peer-04",)) as chaos:
         swarm = chaos.swarm
         everyone = swarm.roster

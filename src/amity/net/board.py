@@ -16,6 +16,9 @@ KEPT = 2
 GRACE = 1.0
 """Seconds after which a member whose link broke counts as gone: a new session takes less."""
 
+RETURN = 3.0
+"""Seconds more for those who were here when I opened my session anew: they must find me again."""
+
 
 @dataclass(frozen=True)
 class Notice:
@@ -66,7 +69,7 @@ class Board:
             self._names = set(names)
             self._notices = {name: found for name, found in self._notices.items() if name in self._names}
             now = time.monotonic()
-            self._gone = {name: self._gone[name] or now for name in self._gone if name in self._names}
+            self._gone = {name: self._gone[name] or now + RETURN for name in self._gone if name in self._names}
             self.changed.notify_all()
 
     def post(self, notice: Notice, again: bool = False) -> None:
@@ -135,7 +138,7 @@ class Board:
             return max(self._notices.get(name, {}), default=-1)
 
     def current(self, names: Iterable[str]) -> int:
-        """The round that at least half of these members have reached, of those who are here and have shown a card: so few
-        liars cannot push anybody on. -1 where nobody has."""
+        """The round that more than half of these members have reached, of those who are here and have shown a card: fewer
+        than half cannot push anybody on. -1 where nobody has."""
         rounds = sorted((r for name in names if self.alive(name) and (r := self.newest(name)) >= 0), reverse=True)
-        return rounds[(len(rounds) - 1) // 2] if rounds else -1
+        return rounds[len(rounds) // 2] if rounds else -1

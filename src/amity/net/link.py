@@ -248,7 +248,7 @@ def _dialling(addresses: list[str]) -> dict[str, Any]:
         "endpoints": [f"tls/{address}" for address in addresses],
         "timeout_ms": -1,
         "exit_on_failure": False,
-        "retry": {"period_init_ms": 200, "period_max_ms": 2000, "period_increase_factor": 2},
+        "retry": {"period_init_ms": 200, "period_max_ms": 1000, "period_increase_factor": 2},
     }
 
 

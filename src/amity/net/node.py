@@ -47,6 +47,8 @@ OnRound = Callable[[Report], None]
 Connect = Callable[[Identity, Roster, Handlers], Link]
 LOOK = 1.0
 """Seconds between looks for lost cards, and for a new roster or certificate."""
+MEET = 1.5
+"""Seconds for links to those who are under way already."""
 
 
 class Node:
@@ -288,26 +290,29 @@ class Node:
         return self._graph.neighbours(t)[self.me]
 
     def _gather(self) -> None:
-        """Before the first round of all: give the others time to appear. Whoever comes later finds them on their way."""
-        until = time.monotonic() + self.net.gather
-        near = self._near(self.next_round)
+        """Before the first round of all: give the others time to appear. Whoever comes later, or again, finds them on their
+        way, and only waits until it has met them."""
+        began, near = time.monotonic(), self._near(self.next_round)
         with self.board.changed:
-            while time.monotonic() < until and not self.stop.is_set():
-                if all(self.board.alive(j) for j in near) or self.board.current(near) > self.next_round:
+            while not self.stop.is_set() and not all(self.board.alive(j) for j in near):
+                waited, current = time.monotonic() - began, self.board.current(near)
+                under_way = current > 0 or (current == 0 and self.next_round > 0)
+                if waited > (MEET if under_way else self.net.gather):
                     break
-                self.board.changed.wait(0.2)
-        if self.next_round > 0 or any(self.board.alive(j) for j in near):  # see where they are
-            for done in [self._looking.submit(self._look, j) for j in near if self.board.alive(j)]:
-                done.result()
+                self.board.changed.wait(0.1)
+        for done in [self._looking.submit(self._look, j) for j in near if self.board.alive(j)]:
+            done.result()  # see where they are
 
     def _catch_up(self) -> None:
-        """Go on with the round that the others are in; skipped rounds are reported. A newcomer listens for one round."""
+        """Go on with the round that the others are in; skipped rounds are reported. A newcomer listens for one round. At
+        its own pace nobody skips anything, but a newcomer begins where the others are."""
         t, current = self.next_round, self.board.current(self._near(self.next_round))
-        current = min(current, self.config.rounds - 1)
-        self.service.phase = "joining" if t == 0 and current > 0 else "ready"
-        if current > t:
-            self.audit("caught up", "", "joining" if t == 0 else "behind", was=t, now=current)
-            self.next_round = current
+        ahead = min(current, self.config.rounds - 1) - t
+        behind = ahead > (0 if self.net.sync == "round" else self.net.staleness if t == 0 else self.config.rounds)
+        self.service.phase = "joining" if t == 0 and behind else "ready"
+        if behind:
+            self.audit("caught up", "", "joining" if t == 0 else "behind", was=t, now=t + ahead)
+            self.next_round = t + ahead
 
     def _round(self) -> Report:
         t, clock = self.next_round, _Clock()
@@ -356,6 +361,7 @@ class Node:
         if self.net.sync == "none":
             return self._newest(t, near)
         until, look = time.monotonic() + self.net.deadline, time.monotonic() + LOOK
+        passed: list[PeerId] = []
         while not self.stop.is_set():
             with self.board.changed:
                 waiting = [j for j in near if self.board.notice(j, t) is None and self.board.alive(j)]
