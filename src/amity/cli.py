@@ -226,7 +226,7 @@ def sweep(words: Words = None) -> None:
 
 @app.command()
 def report(path: Where) -> None:
-    """Write report.html anew, for a run or for a comparison."""
+    """Write report.html anew: for a run, a comparison, a peer's folder, or a folder with several peers' folders."""
     from amity.report import write_report
 
     out_console.print(f"report: {write_report(path)}", soft_wrap=True, markup=False)

@@ -128,13 +128,13 @@ def mixing_matrix(result: Result, names: Sequence[str], last: float = 0.4) -> Ar
     """W, mean over the last rounds: row i is how much peer i took from whom (its own part on the diagonal)."""
     at = {name: i for i, name in enumerate(names)}
     since = int(result.config.rounds * (1 - last))
-    matrix, count = np.zeros((len(names), len(names))), 0
+    matrix, count = np.zeros((len(names), len(names))), np.zeros((len(names), 1))
     for edge in result.edges:
         if edge["round"] >= since:
-            count += edge["peer"] == names[0]
+            count[at[edge["peer"]]] += 1
             for j, weight in edge["row"].items():
                 matrix[at[edge["peer"]], at[edge["peer"] if j == START else j]] += weight
-    return matrix / max(count, 1)
+    return np.asarray(matrix / count.clip(1))
 
 
 def similar_order(overlap: Array) -> Array:

@@ -158,8 +158,8 @@ def comparison_html(comparison: Comparison) -> str:
     )
 
 
-def run_html(result: Result) -> str:
-    """The report of a single run."""
+def run_html(result: Result, peers: Sequence[str] = ()) -> str:
+    """The report of a single run; `peers` are sections about the peers of a real network."""
     label = result.config.strategy.label
     runs = {label: [result]}
     last = {k: v for k, v in result.rounds[-1].items() if isinstance(v, float)}
@@ -169,6 +169,7 @@ def run_html(result: Result) -> str:
         f"<h1>{html.escape(label)}</h1><p>{html.escape(describe(result.config, [result.config.seed]))}</p>",
         table([summarise(label, [result], [])], references(runs)),
         *_pictures(runs),
+        *peers,
         section("The network in the last round", "See the documentation of amity.metrics.", f"<table>{network}</table>"),
         f"<details><summary>Config</summary><pre>{html.escape(result.config.to_toml())}</pre></details>",
     )
@@ -194,7 +195,8 @@ def data_html(config: Config) -> str:
 
 
 def write_report(path: Path) -> Path:
-    """Write report.html anew for a run or a comparison (a folder of runs by strategy and seed)."""
+    """Write report.html anew: for a run, a comparison (a folder of runs by strategy and seed), a swarm, a peer's folder, or
+    a folder of several peers' folders."""
     from amity.compare import read_comparison
 
     if (path / "config.toml").is_file():
@@ -203,6 +205,19 @@ def write_report(path: Path) -> Path:
             raise RunDirError(f"{path}: lines of metrics.jsonl are missing; `amity resume {path}` repairs it")
         if not result.curve:
             raise RunDirError(f"{path}: no round is done yet; `amity resume {path}` goes on with it")
-        write_atomically(path / "report.html", run_html(result).encode())
+        write_atomically(path / "report.html", run_html(result, _of_peers(path)).encode())
+        return path / "report.html"
+    if any((at / "peer.toml").is_file() for at in (path, *path.glob("*"))):
+        from amity.net.report import peers_html
+
+        write_atomically(path / "report.html", peers_html(path).encode())
         return path / "report.html"
     return read_comparison(path).save()
+
+
+def _of_peers(path: Path) -> list[str]:
+    if not (path / "peers").is_dir():
+        return []
+    from amity.net.report import sections
+
+    return sections(path)
