@@ -5,14 +5,20 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test lint types clean
+.PHONY: run swarm test test-all lint types clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/run.stamp  ## Compare AFIND+ with its rivals on built-in data; ARGS="peers=10 ..." are config keys
 	$(BIN)/amity compare $(ARGS)
 
+swarm: $(VENV)/peers.stamp  ## Eight real peers on this machine, each a process with its own certificate
+	$(BIN)/amity swarm $(ARGS)
+
 test: $(VENV)/test.stamp lint types  ## Everything that must hold before a change lands
 	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+test-all: $(VENV)/test.stamp lint types  ## The same with the complete chaos, stranger and fuzz runs (about an hour)
+	$(BIN)/python -m pytest -n 2 --full $(ARGS)
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
@@ -30,9 +36,13 @@ $(VENV)/run.stamp: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -e .
 	@touch $@
 
+$(VENV)/peers.stamp: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install -e '.[peers]'
+	@touch $@ $(VENV)/run.stamp
+
 $(VENV)/test.stamp: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -e '.[test]'
-	@touch $@ $(VENV)/run.stamp
+	@touch $@ $(VENV)/run.stamp $(VENV)/peers.stamp
 
 clean:
 	rm -rf $(VENV) build dist runs .mypy_cache .ruff_cache .pytest_cache

@@ -105,10 +105,10 @@ def within_two_points(result: Result, settings: Any, out: Path) -> None:
 
 
 def test_peers_that_are_killed_every_round_come_back_and_nobody_waits_for_them(tmp_path: Path, full: bool) -> None:
-    settings = config(20 if full else 8)
+    settings = config(20 if full else 9)
     with drill(tmp_path / "swarm", settings) as chaos:
         draw, dead = random.Random(7), dict[str, int]()
-        for t in range(settings.rounds - 4):
+        for t in range(settings.rounds - 5):
             chaos.until(lambda t=t: chaos.front >= t)  # type: ignore[misc]
             for name in [name for name, since in dead.items() if chaos.front >= since + 2]:
                 chaos.swarm.start([name])
@@ -116,7 +116,7 @@ def test_peers_that_are_killed_every_round_come_back_and_nobody_waits_for_them(t
             victim = draw.choice([name for name in chaos.swarm.names if name not in dead])
             chaos.kill(victim)
             dead[victim] = chaos.front
-        chaos.until(lambda: chaos.front >= settings.rounds - 3)
+        chaos.until(lambda: chaos.front >= settings.rounds - 4)
         chaos.swarm.start(list(dead))
         result = chaos.finish()
     assert any(e["event"] == "caught up" for name in chaos.disturbed for e in chaos.events(name))

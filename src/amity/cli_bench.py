@@ -27,6 +27,7 @@ def bench(
     precision: Annotated[str, typer.Option(help="fp32, bf16 or both (bf16 only where it is native).")] = "both",
     repeats: Annotated[int, typer.Option(help="How often everything is measured; medians are shown.", min=1)] = 3,
     scale: Annotated[bool, typer.Option("--scale", help="Time and memory from 10 to 1,000 peers instead.")] = False,
+    peers: Annotated[bool, typer.Option("--peers", help="What the network adds, with four real peers, instead.")] = False,
     out: Annotated[Path | None, typer.Option(help="Where the table and the figure go.")] = None,
 ) -> None:
     """Measure the engine beside the plain PyTorch loop and the machine's matrix products, in one go."""
@@ -38,6 +39,9 @@ def bench(
         if name not in known:
             raise ConfigError(unknown("workload", name, known))
     folder = out or new_dir("bench")
+    if peers:
+        _network(folder, as_json)
+        return
     precisions = ("fp32",) if scale else _precisions(precision)
     with err_console.status("measuring") as status:
         say = status.update if err_console.is_terminal else err_console.print
@@ -55,8 +59,38 @@ def bench(
         out_console.file.write("".join(json.dumps(_plain(row)) + "\n" for row in rows))
     if not as_json:
         out_console.print(_scale_table(rows) if scale else _table(rows))
-    figure = _save(folder, rows, scale)
+    figure = _save(folder, rows, "scale" if scale else "bench")
     err_console.print(f"figure: {figure}", soft_wrap=True, markup=False)
+
+
+def _network(folder: Path, as_json: bool) -> None:
+    """Real peers: the extra is needed."""
+    from amity.cli_peer import needs_peers
+
+    with needs_peers():
+        from amity.bench.network import PHASES, measure_network
+    with err_console.status("measuring") as status:
+        rows = measure_network(status.update if err_console.is_terminal else err_console.print)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    columns = (
+        "four peers on loopback",
+        *(f"{phase} (s)" for phase in PHASES),
+        "network adds",
+        "p50 (ms)",
+        "p95 (ms)",
+        "MB/s",
+    )
+    for at, column in enumerate(columns):
+        table.add_column(column, justify="left" if at == 0 else "right")
+    for row in rows:
+        phases = [f"{row.seconds[phase]:.3g}" if row.seconds else "" for phase in PHASES]
+        asks = [f"{value:.3g}" if value is not None else "" for value in (row.p50_ms, row.p95_ms, row.moved_mb_s)]
+        table.add_row(row.strategy, *phases, f"{100 * row.overhead:.0f} %" if row.seconds else "", *asks)
+    if as_json:
+        out_console.file.write("".join(json.dumps(_plain(row)) + "\n" for row in rows))
+    else:
+        out_console.print(table)
+    err_console.print(f"figure: {_save(folder, rows, 'peers')}", soft_wrap=True, markup=False)
 
 
 def _precisions(wanted: str) -> tuple[str, ...]:
@@ -123,12 +157,13 @@ def _scale_table(rows: Sequence[Any]) -> Table:
     return table
 
 
-def _save(folder: Path, rows: Sequence[Any], scale: bool) -> Path:
-    from amity.bench.picture import bench_figure, scale_figure
+def _save(folder: Path, rows: Sequence[Any], kind: str) -> Path:
+    from amity.bench.picture import bench_figure, network_figure, scale_figure
 
     folder.mkdir(parents=True, exist_ok=True)
     lines = "".join(json.dumps(_plain(row)) + "\n" for row in rows)
     write_atomically(folder / "bench.jsonl", lines.encode())
     path = folder / "bench.png"
-    (scale_figure if scale else bench_figure)(rows).savefig(path, dpi=150, bbox_inches="tight")
+    draw: Any = {"scale": scale_figure, "bench": bench_figure, "peers": network_figure}[kind]
+    draw(rows).savefig(path, dpi=150, bbox_inches="tight")
     return path

@@ -199,7 +199,7 @@ def write_report(path: Path) -> Path:
     a folder of several peers' folders."""
     from amity.compare import read_comparison
 
-    if (path / "config.toml").is_file():
+    if (path / "config.toml").is_file() and not (path / "audit.jsonl").is_file():
         result = Result(path, read_config(path))
         if len(result.metrics) != len(result.rounds) * result.config.peers and not (path / "peers").is_dir():
             raise RunDirError(f"{path}: lines of metrics.jsonl are missing; `amity resume {path}` repairs it")
@@ -207,7 +207,7 @@ def write_report(path: Path) -> Path:
             raise RunDirError(f"{path}: no round is done yet; `amity resume {path}` goes on with it")
         write_atomically(path / "report.html", run_html(result, _of_peers(path)).encode())
         return path / "report.html"
-    if any((at / "peer.toml").is_file() for at in (path, *path.glob("*"))):
+    if any((at / name).is_file() for at in (path, *path.glob("*")) for name in ("peer.toml", "audit.jsonl")):
         from amity.net.report import peers_html
 
         write_atomically(path / "report.html", peers_html(path).encode())

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
 from amity.bench.measure import Measurement
 from amity.bench.scale import Scaled
 from amity.figures import COLOURS
+
+if TYPE_CHECKING:
+    from amity.bench.network import Networked
 
 
 def bench_figure(rows: Sequence[Measurement]) -> Figure:
@@ -44,4 +48,19 @@ def scale_figure(rows: Sequence[Scaled]) -> Figure:
     memory.set(xscale="log", xlabel="peers", ylabel="(peak - data) / parameter matrix", yscale="log")
     memory.axhline(2.5, color="black", linewidth=0.8, linestyle="--")
     time.legend(frameon=False)
+    return figure
+
+
+def network_figure(rows: Sequence[Networked]) -> Figure:
+    """What a round's time goes to with real peers."""
+    timed = [row for row in rows if row.seconds]
+    figure = Figure(figsize=(7, 1 + 0.5 * len(timed)))
+    axes = figure.subplots()
+    left = [0.0] * len(timed)
+    for at, phase in enumerate(timed[0].seconds):
+        width = [row.seconds[phase] for row in timed]
+        axes.barh([row.strategy for row in timed], width, left=left, color=COLOURS[at], label=phase)
+        left = [a + b for a, b in zip(left, width, strict=True)]
+    axes.set(xlabel="seconds of a round, four peers on loopback")
+    axes.legend(ncols=len(timed[0].seconds), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
     return figure

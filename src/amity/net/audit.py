@@ -109,8 +109,14 @@ class Meters:
         return server
 
 
-LEVELS = "zenoh_link_tls=warn,zenoh=error"
+LEVELS = "zenoh_link_tls=warn,zenoh::net::routing::interceptor=trace,zenoh=error"
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+LINE = re.compile(
+    rb"\x1b\[2m\S+\x1b\[0m \x1b\[\d+m *\w+\x1b\[0m +(?:(\S+) +)?ThreadId\((\d+)\) \x1b\[2m([\w:]+)\x1b\[0m\x1b\[2m:\x1b\[0m (.*)"
+)
+"""Thread, its number, who writes, what. Zenoh colours its own lines and escapes colours in what others wrote, so nobody
+forges a line with a line break in a key."""
+DENIED = re.compile(rb"CertCommonName\(([^)]*)\)\S* is unauthorized to ([A-Za-z/ ]+ \(ingress\) on .*)")
 REASONS = (
     (b"no certificates", "no certificate"),
     (b"UnknownIssuer", "certificate of another authority"),
@@ -127,30 +133,45 @@ REASONS = (
 
 
 class Handshakes:
-    """Zenoh tells of refused handshakes on standard output only. This reads them from there, and passes everything else on.
+    """Zenoh tells of refused handshakes, and of messages that its access control drops, on standard output only. This reads
+    them from there; what Python prints goes past it.
 
     Take it before Zenoh opens anything, once in a process.
     """
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
+        self._denied: dict[bytes, tuple[str, str]] = {}
+        """By thread, whom and what the access control denied last."""
         import zenoh
 
         sys.stdout.flush()
-        self._out = os.dup(1)
+        out = os.dup(1)
         read, write = os.pipe()
         os.dup2(write, 1)
         os.close(write)
-        sys.stdout = os.fdopen(os.dup(self._out), "w", buffering=1, errors="replace")
+        sys.stdout = os.fdopen(out, "w", buffering=1, errors="replace")
+        os.environ.pop("NO_COLOR", None)
         zenoh.init_log_from_env_or(LEVELS)
         threading.Thread(target=self._read, args=(os.fdopen(read, "rb"),), name="handshakes", daemon=True).start()
 
     def _read(self, stream: IO[bytes]) -> None:
         for line in stream:
-            if b"zenoh_link_tls" in line:
-                text = COLOUR.sub(b"", line)
-                reason = next((words for part, words in REASONS if part in text), "handshake failed")
-                detail = text.rpartition(b"unicast: ")[2].partition(b" Hint:")[0].decode(errors="replace").strip()
-                self._audit("refused", "", reason, detail=detail[:200])
-            elif b"zenoh" not in line:
-                os.write(self._out, line)
+            if found := LINE.match(line):
+                self._heard(*found.groups(b""))
+
+    def _heard(self, name: bytes, thread: bytes, target: bytes, text: bytes) -> None:
+        if target.startswith(b"zenoh_link_tls"):
+            reason = next((words for part, words in REASONS if part in text), "handshake failed")
+            self._audit("refused", "", reason, detail=_plain(COLOUR.sub(b"", text).partition(b" Hint:")[0]))
+        elif target.endswith(b"::access_control"):
+            self._denied.pop(thread, None)
+            if denied := DENIED.search(text):
+                self._denied[thread] = _plain(denied[1]), _plain(denied[2])
+        elif thread in self._denied and text.startswith(b"Msg intercepted") and name.startswith(b"rx"):
+            peer, what = self._denied.pop(thread)  # else it was only asked in advance what would be allowed
+            self._audit("refused", peer, "not allowed", detail=what)
+
+
+def _plain(text: bytes) -> str:
+    return text.decode(errors="replace").strip()[:200]

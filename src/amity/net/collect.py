@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from amity.config import Config
+from amity.config import Config, read_toml
 from amity.core import PeerId
 from amity.data import split
 from amity.errors import RunDirError
@@ -20,13 +20,22 @@ FILES = ("metrics.jsonl", "edges.jsonl", "timings.jsonl")
 
 def peers_in(folder: Path) -> dict[PeerId, Path]:
     """State directories by name: of this folder if it is a peer's, of those in it, or of those below peers/."""
-    from amity.net.setup import read_setup
-
-    for base in ([folder] if (folder / "peer.toml").is_file() else []), folder.glob("*"), (folder / "peers").glob("*"):
-        found = [read_setup(path) for path in sorted(base) if (path / "peer.toml").is_file()]
+    for base in [folder], folder.glob("*"), (folder / "peers").glob("*"):
+        found = dict(part for path in sorted(base) for part in _peer(path))
         if found:
-            return {setup.who.name: setup.state for setup in found}
+            return found
     return {}
+
+
+def _peer(path: Path) -> list[tuple[PeerId, Path]]:
+    """A peer's folder, or only the state directory of one (copied from its machine)."""
+    if (path / "peer.toml").is_file():
+        who = read_toml(path / "peer.toml").get("peer", {})
+        return [(str(who.get("name", path.name)), path / str(who.get("state", "state")))]
+    if (path / "audit.jsonl").is_file():
+        names = [str(record["peer"]) for record in read_lines(path / "metrics.jsonl")[:1]]
+        return [(names[0] if names else path.name, path)]
+    return []
 
 
 def merge(out: Path, config: Config) -> None:

@@ -139,12 +139,12 @@ class Node:
         if self._listen_in is not None:
             self._listen_in(self.audit)
         self.audit("start", round=self.next_round, network=self.roster.network, members=len(self.roster.names))
-        self._stamp = Stamp(self.identity, self.roster.network, self.schema.digest)
+        self.stamp = Stamp(self.identity, self.roster.network, self.schema.digest)
         self.board = Board(self.roster.names)
-        self.courier = Courier(self._stamp, self.schema, self.net, self.audit, self.board)
+        self.courier = Courier(self.stamp, self.schema, self.net, self.audit, self.board)
         self.courier.link, self.courier.roster = self._current_link, self.roster
         self.service = Service(
-            self._stamp, self.schema, self.net, self.audit, self.accounts, self.spec, lambda j, t: self._guest(j, t)
+            self.stamp, self.schema, self.net, self.audit, self.accounts, self.spec, lambda j, t: self._guest(j, t)
         )
         self.service.admit(self.roster)
         self._asking = ThreadPoolExecutor(16, "asking")
@@ -338,7 +338,7 @@ class Node:
         if lasting:
             self._reference = sketch = sketch if self._reference is None else self._reference
         card = None if sketch is None else Card(self.me, t, len(self.peer.data.train), degree, sketch)
-        moment = Moment(frozen(self.peer, self._hosting, t), self._computing, self._stamp, self.net.transfer, card)
+        moment = Moment(frozen(self.peer, self._hosting, t), self._computing, self.stamp, self.net.transfer, card)
         self.service.degree = degree
         blob = moment.announcement(degree, self.service.phase)
         if card is not None and self.service.phase == "ready":
@@ -472,7 +472,7 @@ class Node:
             return
         rounds = self.config.rounds
         data = {"examples": len(self.peer.data.train), "degree": self.service.degree, "phase": "done"}
-        self.service.farewell = Blob(self._stamp.seal("card", rounds, data=data), b"")
+        self.service.farewell = Blob(self.stamp.seal("card", rounds, data=data), b"")
         self._publish(self.service.farewell)
         until, look = time.monotonic() + self.net.deadline + self.net.patience, time.monotonic() + LOOK
         near = self._near(rounds - 1)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from amity import figures
 from amity.core import START, PeerId
@@ -143,6 +144,7 @@ def _curves(found: Sequence[Story]) -> Figure:
         points = [(r["round"] + 1, 100 * r["accuracy"]) for r in story.metrics if r.get("accuracy") is not None]
         if points:
             axes.plot(*zip(*points, strict=True), label=story.name, **figures.style(at))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="round", ylabel="test accuracy (%)")
     axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
