@@ -23,6 +23,8 @@ from prometheus_client import Counter as Counted
 
 EVERY = 1.0
 """Seconds between two lines about the same thing."""
+MOST_KINDS = 1 << 14
+"""Different events, by peer and reason, that are counted apart."""
 PROMPT = frozenset({"start", "stop", "used", "joined", "left", "late", "roster", "certificate", "error", "caught up"})
 """Events that are rare by nature: each has its line."""
 
@@ -44,8 +46,10 @@ class Audit:
         """Log an event; `why` is a short reason to count by."""
         key = (event, peer, why)
         with self._lock:
+            if key not in self.counts and len(self.counts) >= MOST_KINDS:  # somebody thinks up reasons
+                key, more = (event, "", "other"), {"of": peer, **more}
             self.counts[key] += 1
-            self.meters.events.labels(event, peer, why).inc()
+            self.meters.events.labels(*key).inc()
             now = time.monotonic()
             last, held = self._held.get(key, (-EVERY, 0))
             if event not in PROMPT and now - last < EVERY:
@@ -67,16 +71,17 @@ class Audit:
         except OSError:
             self.lost += 1
 
-    def flush(self) -> None:
-        """Write what was held back."""
+    def flush(self, pause: float = EVERY) -> None:
+        """Write what was held back, but not sooner than a pause after the last line about the same thing."""
         with self._lock:
-            for key, (_, held) in self._held.items():
-                if held:
+            now = time.monotonic()
+            for key, (last, held) in self._held.items():
+                if held and now - last >= pause:
                     self._write(key, held, {})
-            self._held = {key: (last, 0) for key, (last, _) in self._held.items()}
+                    self._held[key] = (now, 0)
 
     def close(self) -> None:
-        self.flush()
+        self.flush(pause=0)
         if self._stream is not None:
             self._stream.close()
 

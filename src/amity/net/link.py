@@ -34,6 +34,8 @@ LARGEST_MESSAGE = 4 << 20
 LOOK = 0.25
 """Seconds between looks whether somebody who owes an answer is still there."""
 Alive = Callable[[], bool]
+SMALLEST_CHUNK = 1024
+"""Bytes of the parts of a long answer, but for the last."""
 log = logging.getLogger(__name__)
 
 
@@ -108,26 +110,40 @@ class _Parts:
     def __init__(self, limit: int, alive: Alive) -> None:
         self._alive = alive
         self._queue: queue.SimpleQueue[tuple[int, bytes] | str | None] = queue.SimpleQueue()
-        self._left = limit
+        self._left, self._parts = limit, limit // SMALLEST_CHUNK + 2
+        self._over = False
 
     def put(self, reply: zenoh.Reply) -> None:
+        if self._over:
+            return  # whoever sends on and on fills nobody's memory
         if reply.ok is None:
-            error = reply.err
-            self._queue.put(error.payload.to_string()[:200] if error is not None else "failed")
+            error = reply.err.payload.to_bytes() if reply.err is not None else b"failed"
+            self._fail(error[:200].decode(errors="replace"))
             return
         data, attachment = reply.ok.payload, reply.ok.attachment
         self._left -= len(data)
-        if self._left < 0:
-            self._queue.put("more than was asked for")
+        self._parts -= 1
+        if self._left < 0 or self._parts < 0:
+            self._fail("more than was asked for")
             return
         offset = int.from_bytes(attachment.to_bytes()[:8], "big") if attachment is not None else 0
         self._queue.put((offset, data.to_bytes()))
+
+    def _fail(self, reason: str) -> None:
+        self._over = True
+        self._queue.put(reason)
 
     def end(self) -> None:
         self._queue.put(None)
 
     def __call__(self, timeout: float) -> Iterator[tuple[int, bytes]]:
-        until, some = time.monotonic() + timeout, False
+        try:
+            yield from self._until(time.monotonic() + timeout)
+        finally:
+            self._over = True
+
+    def _until(self, until: float) -> Iterator[tuple[int, bytes]]:
+        some = False
         while True:
             left = until - time.monotonic()
             try:

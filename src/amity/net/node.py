@@ -113,7 +113,8 @@ class Node:
         """All rounds that are left."""
         directory = RunDir.create(self.setup.state, self.config)
         with directory:
-            directory.recover(self)
+            if directory.recover(self) >= self.config.rounds:
+                return  # all is done, and those who needed it have gone
             self._open()
             try:
                 self._gather()
