@@ -81,3 +81,10 @@ def test_own_data_trains_and_names_the_hospitals(repository: Path) -> None:
     found = dict(re.findall(r"\((\w+)\): (\d\.\d\d)", out))
     assert found.keys() == {"north", "south", "west"}
     assert all(0 <= float(accuracy) <= 1 for accuracy in found.values())
+
+
+def test_the_example_of_real_peers_ends_with_the_simulators_models(repository: Path) -> None:
+    out = run_example(repository, "real_peers.py")
+    assert "all models are equal to the bit" in out
+    simulated, between = re.findall(r"(\d+\.\d+) %", out)
+    assert simulated == between

@@ -117,7 +117,8 @@ class Meters:
 LEVELS = "zenoh_link_tls=warn,zenoh::net::routing::interceptor=trace,zenoh=error"
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 LINE = re.compile(
-    rb"\x1b\[2m\S+\x1b\[0m \x1b\[\d+m *\w+\x1b\[0m +(?:(\S+) +)?ThreadId\((\d+)\) \x1b\[2m([\w:]+)\x1b\[0m\x1b\[2m:\x1b\[0m (.*)"
+    rb"\x1b\[2m\S+\x1b\[0m \x1b\[\d+m *\w+\x1b\[0m +(?:(\S+) +)?ThreadId\((\d+)\) "
+    rb"\x1b\[2m([\w:]+)\x1b\[0m\x1b\[2m:\x1b\[0m (.*)"
 )
 """Thread, its number, who writes, what. Zenoh colours its own lines and escapes colours in what others wrote, so nobody
 forges a line with a line break in a key."""

@@ -15,6 +15,8 @@ BURST = 3.0
 """Seconds' worth that may come at once."""
 
 
+CARDS = 10.0
+"""Cards a second that one neighbour may publish: rounds take longer."""
 MOST_NONCES = 1 << 16
 """Asks of one neighbour that are remembered, to know a replay."""
 
@@ -50,6 +52,7 @@ class Allowance:
     def __init__(self, net: Net, now: Callable[[], float] = time.monotonic) -> None:
         self._net, self._now, self._lock = net, now, threading.Lock()
         self._asks, self._bytes = Bucket(net.requests, now), Bucket(net.bandwidth, now)
+        self._cards = Bucket(CARDS, now)
         self._pending = self._running = 0
         self._visits: dict[int, int] = {}
         self._nonces: OrderedDict[str, float] = OrderedDict()
@@ -63,6 +66,12 @@ class Allowance:
             if self._pending >= 4 * self._net.transfers + 16:
                 raise Refused("too many asks", "others of yours are still waiting")
             self._pending += 1
+
+    def card(self) -> None:
+        """One more card that was published."""
+        with self._lock:
+            if not self._cards.take():
+                raise Refused("too many cards", f"more than {CARDS:.0f} a second")
 
     def answered(self) -> None:
         with self._lock:

@@ -127,8 +127,8 @@ class Node:
                     if on_round:
                         on_round(report)
                 self._linger()
-            except AmityError as error:
-                self.audit("error", why=type(error).__name__, message=str(error))
+            except Exception as error:
+                self.audit("error", why=type(error).__name__, message=str(error)[:500])
                 raise
             finally:
                 self._close()
@@ -177,6 +177,7 @@ class Node:
             pool.shutdown(wait=False, cancel_futures=True)
         if self._meters is not None:
             self._meters.shutdown()
+        self.accounts.close()
         self.audit("stop", round=self.next_round)
         self.audit.close()
 
@@ -229,6 +230,8 @@ class Node:
         if identity.fingerprint != self.identity.fingerprint:
             raise IdentityError(f"{identity.key_path}: is another key than this peer started with; restart it")
         roster = Roster.load(self.setup.roster)
+        if roster.network != self.roster.network:
+            raise IdentityError(f"{self.setup.roster}: is of another network ({roster.network}); restart the peer for that")
         if self.me not in roster.members:
             self.audit("roster", self.me, "removed")
             self.stop.set()
@@ -248,13 +251,12 @@ class Node:
     # -- called by the link, from its threads ----------------------------------------------------------------------------
 
     def _on_card(self, sender: str, data: bytes) -> None:
-        if sender not in self.roster.members:
-            self.audit("refused", "", "not on the roster", sender=sender[:63])
-            return
+        known = sender if sender in self.roster.members else ""
         try:
+            self.service.allow_card(sender)
             self.courier.on_card(sender, data)
         except Refused as refused:
-            self.audit("refused", sender, refused.reason, detail=str(refused)[:200])
+            self.audit("refused", known, refused.reason, detail=str(refused)[:200])
 
     def _on_live(self, name: str, here: bool) -> None:
         if name not in self.roster.members:

@@ -95,6 +95,13 @@ class Service:
             self._visits = {key: found for key, found in self._visits.items() if found[0] >= oldest}
             self.invited = {(round, name) for round, name in self.invited if round >= oldest}
 
+    def allow_card(self, sender: str) -> None:
+        """Raises if a member publishes more cards than anybody needs."""
+        allowance = self._allowances.get(sender)
+        if allowance is None:
+            raise Refused("not on the roster", repr(sender[:63]))
+        allowance.card()
+
     def take_ledger(self) -> Ledger:
         with self._lock:
             ledger, self.ledger = self.ledger, Ledger()
@@ -120,6 +127,9 @@ class Service:
             return
         try:
             allowance.ask()
+            if not request.payload:  # also: one that is too long to be an ask
+                allowance.answered()
+                raise Refused("malformed", "no ask")
         except Refused as refused:
             self._audit("refused", request.asker, refused.reason)
             request.fail(refused.reason)
@@ -213,16 +223,20 @@ class Service:
 
     def _head(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
         blob = self._blob(request, manifest)
+        self._spend(request, manifest)
+        request.reply(blob.head)
+
+    def _spend(self, request: Request, manifest: Manifest) -> None:
+        """Before a model leaves."""
         if manifest.data.get("kind") == "share":
             self._accounts.spend("share", manifest.round)
-        request.reply(blob.head)
+        elif manifest.data.get("kind") == "start":
+            self._accounts.spend("start", manifest.round, request.asker)
 
     def _body(self, request: Request, manifest: Manifest, allowance: Allowance) -> None:
         body, offset = self._blob(request, manifest).body, manifest.data.get("offset", 0)
         if not isinstance(offset, int) or not 0 <= offset < max(len(body), 1):
             raise Refused("malformed", f"offset {offset!r}")
-        if manifest.data.get("kind") == "share":
-            self._accounts.spend("share", manifest.round)
         with allowance.transfer():
             for at in range(offset, len(body), self._net.chunk):
                 part = body[at : at + self._net.chunk]

@@ -1,0 +1,192 @@
+"""One peer among others on a network in memory: what it believes, what it leaves out, and what it says of it."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from amity.net.link import AskFailed
+from amity.net.moment import Moment, frozen
+from amity.net.node import Node
+from amity.net.options import Net
+from amity.net.setup import read_setup
+from amity.net.swarm import Swarm
+from amity.run import run
+from amity.store import read_lines
+from tests.conftest import tiny
+from tests.hub import Hub, Touch
+from tests.test_parity import CALM, models, rows
+
+QUICK = Net(gather=20, deadline=10, patience=10)
+
+
+def play(out: Path, touch: Touch, net: Net = QUICK, **layers: Any) -> Swarm:
+    """Three peers in threads, with somebody's hand on the wire."""
+    base: dict[str, Any] = {"peers": 3, "rounds": 3, "strategy": {"name": "gossip", "k": 2}}
+    base["engine"] = {"workers": 1, "vectorise": "off", "group": 1}
+    swarm, hub, errors = Swarm(out, tiny(**base | layers), net), Hub(touch), list[BaseException]()
+    swarm.lay_out()
+    nodes = [Node(read_setup(swarm.folder(name)), connect=hub.connect) for name in swarm.names]
+
+    def live(node: Node) -> None:
+        try:
+            node.run()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=live, args=(node,)) for node in nodes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert errors == []
+    return swarm
+
+
+def log(swarm: Swarm, name: str, event: str) -> Counter[tuple[str, str]]:
+    found: Counter[tuple[str, str]] = Counter()
+    for e in read_lines(swarm.folder(name) / "state" / "audit.jsonl"):
+        if e["event"] == event:
+            found[e.get("peer", ""), e.get("why", "")] += e.get("count", 1)
+    return found
+
+
+def row(swarm: Swarm, name: str, t: int = -1) -> dict[str, float]:
+    found: dict[str, float] = read_lines(swarm.folder(name) / "state" / "edges.jsonl")[t]["row"]
+    return found
+
+
+def untouched(source: str, target: str, kind: str, data: bytes) -> bytes | None:
+    return data
+
+
+def test_on_a_network_in_memory_the_bits_are_the_simulators_too(tmp_path: Path) -> None:
+    layers: dict[str, Any] = {"strategy": {"name": "afind+", "preset": "literal"}, "method": "head"}
+    swarm = play(tmp_path / "net", untouched, CALM, **layers)
+    base: dict[str, Any] = {"peers": 3, "rounds": 3, "engine": {"workers": 1, "vectorise": "off", "group": 1}}
+    simulated = run(tiny(**base | layers), tmp_path / "simulated")
+    ours = models(tmp_path / "simulated")
+    for name in swarm.names:
+        state = swarm.folder(name) / "state"
+        assert all(torch.equal(tensor, ours[key]) for key, tensor in models(state).items())
+        mine = rows(read_lines(state / "edges.jsonl"))
+        assert mine == {key: r for key, r in rows(simulated.edges).items() if key[1] == name}
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [("head reply", {"bad signature", "malformed", "wrong key", "not on the roster"}), ("body reply", {"wrong hash"})],
+)
+def test_what_is_altered_on_the_way_is_refused_counted_and_left_out(tmp_path: Path, kind: str, why: set[str]) -> None:
+    def flip(source: str, target: str, what: str, data: bytes) -> bytes | None:
+        if what != kind or source != "peer-01":
+            return data
+        at = len(data) // 2
+        return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+    swarm = play(tmp_path / "net", flip)
+    for name in ("peer-00", "peer-02"):
+        assert set(row(swarm, name)) == {"peer-00", "peer-02"}, "the others mix without it"
+        refused = log(swarm, name, "refused")
+        assert {peer for peer, _ in refused} == {"peer-01"}, "and the log says whose it was"
+        assert {reason for _, reason in refused} <= why
+        assert sum(refused.values()) == 3, "once a round"
+    assert set(row(swarm, "peer-01")) == {"peer-00", "peer-01", "peer-02"}
+
+
+def test_a_card_that_is_lost_is_asked_for_and_one_that_never_comes_is_late(tmp_path: Path) -> None:
+    def lose(source: str, target: str, what: str, data: bytes) -> bytes | None:
+        lost = what == "put" or (what == "card reply" and (source, target) == ("peer-02", "peer-00"))
+        return None if lost else data
+
+    swarm = play(tmp_path / "net", lose, Net(gather=5, deadline=6, patience=5), rounds=1)
+    assert set(row(swarm, "peer-01")) == {"peer-00", "peer-01", "peer-02"}, "asked for"
+    assert set(row(swarm, "peer-00")) == {"peer-00", "peer-01"}
+    assert log(swarm, "peer-00", "late") == {("peer-02", "no card before the deadline"): 1}
+    assert not log(swarm, "peer-01", "late")
+
+
+def test_a_transfer_that_breaks_off_is_taken_up_where_it_was(tmp_path: Path) -> None:
+    broken: set[tuple[str, str]] = set()
+    sent: Counter[tuple[str, str]] = Counter()
+
+    def cut(source: str, target: str, what: str, data: bytes) -> bytes | None:
+        if what == "body reply":
+            sent[source, target] += len(data)
+            if sent[source, target] > 3000 and (source, target) not in broken:
+                broken.add((source, target))
+                return None  # one chunk is lost
+        return data
+
+    swarm = play(
+        tmp_path / "net", cut, Net(gather=5, deadline=5, patience=5, chunk=1024), model={"name": "mlp", "hidden": 40}
+    )
+    assert len(broken) == 6
+    for name in swarm.names:
+        assert set(row(swarm, name, 0)) == set(swarm.names)
+        assert sum(log(swarm, name, "resumed").values()) == 2
+        assert not log(swarm, name, "missing")
+
+
+def test_old_messages_are_known_again_whoever_sends_them(tmp_path: Path) -> None:
+    recorded: dict[tuple[str, str], bytes] = {}
+
+    def repeat(source: str, target: str, what: str, data: bytes) -> bytes | None:
+        if what == "put" and source == "peer-01":
+            return recorded.setdefault((target, what), data)  # always the first
+        if what == "head" and source == "peer-01":
+            return recorded.setdefault((target, what), data)
+        return data
+
+    swarm = play(tmp_path / "net", repeat)
+    refused = log(swarm, "peer-00", "refused")
+    assert refused["peer-01", "replay"] >= 2
+    assert set(row(swarm, "peer-01")) == {"peer-01"}, "its own asks were replaced by an old one, and not answered again"
+
+
+def test_members_with_another_model_are_refused_by_their_schema(tmp_path: Path) -> None:
+    hub, net = Hub(), Net(gather=2, deadline=1, patience=1)
+    swarm = Swarm(tmp_path / "net", tiny(peers=2, rounds=2, strategy={"name": "gossip", "k": 1}), net)
+    swarm.lay_out()
+    path = swarm.folder("peer-01") / "peer.toml"
+    path.write_text(path.read_text().replace("hidden = 12", "hidden = 13"))
+    nodes = [Node(read_setup(swarm.folder(name)), connect=hub.connect) for name in swarm.names]
+    threads = [threading.Thread(target=node.run) for node in nodes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    for name, other in (("peer-00", "peer-01"), ("peer-01", "peer-00")):
+        assert row(swarm, name) == {name: 1.0}
+        assert log(swarm, name, "refused")[other, "wrong schema"] >= 1
+
+
+def test_a_guest_may_only_come_so_often(tmp_path: Path) -> None:
+    layers = {"strategy": {"name": "afind+", "protocol": "visit"}}
+    swarm = play(tmp_path / "net", untouched, Net(gather=20, deadline=10, patience=10, visits=1), **layers)
+    limits = [log(swarm, name, "refused") for name in swarm.names]
+    assert {why for found in limits for _, why in found} == {"too many visits"}, "a probe and a visit are two"
+
+
+def test_a_start_model_is_for_those_who_were_asked_to_host_it(tmp_path: Path) -> None:
+    hub = Hub()
+    swarm = Swarm(tmp_path / "net", tiny(peers=2, rounds=2), QUICK)
+    swarm.lay_out()
+    mine, other = (Node(read_setup(swarm.folder(name)), connect=hub.connect) for name in swarm.names)
+    with mine.connected(), other.connected():
+        for node in (mine, other):
+            moment = Moment(frozen(node.peer, node.shard.world, 0), threading.Lock(), node.stamp, "fp32", None)
+            node.service.phase = "ready"
+            node.service.offer(moment)
+        assert torch.equal(mine.courier.model("peer-01", "share", 0)[0].theta, other.peer.share.theta)
+        with pytest.raises(AskFailed, match="not invited"):
+            mine.courier.model("peer-01", "start", 0)
+        other.service.invited.add((0, "peer-00"))
+        assert torch.equal(mine.courier.model("peer-01", "start", 0)[0].theta, other.peer.start)
+        with pytest.raises(AskFailed, match="not here"):
+            mine.courier.model("peer-01", "share", 7)
