@@ -60,6 +60,8 @@ class Courier:
         payload = self._stamp.seal("ask", round, to=peer, data={"method": method, **data}, nonce=nonce)
         with self._owed(peer):
             parts = [part for _, part in self.link().ask(peer, method, payload, timeout, SMALL, self._alive(peer))]
+            if not parts:
+                raise AskFailed("no answer")
         self._audit.meters.bytes.labels("in").inc(len(parts[0]))
         return parts[0], nonce
 
