@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -221,3 +223,23 @@ def test_cosines_of_vanishing_vectors_are_zero_and_scale_does_not_matter() -> No
     a, zero = torch.tensor([1.0, 2.0]), torch.zeros(2)
     assert cosines(a, torch.stack([3 * a, -a, zero])).tolist() == pytest.approx([1, -1, 0])
     assert cosines(zero, a[None]).tolist() == [0]
+
+
+def test_a_learner_that_trains_in_another_thread_changes_no_bit() -> None:
+    """torch has one generator for all threads: those that draw from it take turns, the others leave it alone."""
+    plain, drawing = net(), nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+
+    def fitted(module: nn.Module, times: int) -> list[torch.Tensor]:
+        torch.set_num_threads(1)
+        copy = Learner(deepcopy(module), layout_of(module), RECIPE)
+        theta = copy.initial()
+        return [copy.fit(theta, samples(40), np.random.default_rng(k), 2, copy.layout.head).theta for k in range(times)]
+
+    alone = [fitted(module, 20) for module in (drawing, plain)]
+    with ThreadPoolExecutor(3) as pool:
+        noise = [pool.submit(fitted, drawing, 60) for _ in range(2)]
+        beside = [pool.submit(fitted, module, 20).result() for module in (drawing, plain)]
+        for one in noise:
+            one.result()
+    for mine, theirs in zip(alone, beside, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))

@@ -49,7 +49,7 @@ app.command()(relay)
 
 ClickException = typer.BadParameter.__mro__[2]
 """The root of typer's own errors, whichever click it brings along."""
-INTERRUPTED = "interrupted; what was finished is kept: the same command with out=, or `amity resume`, goes on"
+INTERRUPTED = "interrupted; what was finished is kept: the same command (a run: with its out=, or `amity resume`) goes on"
 
 Words = Annotated[list[str] | None, typer.Argument(metavar="[FILE.toml] [KEY=VALUE]...", show_default=False)]
 Where = Annotated[Path, typer.Argument(help="A run directory.")]

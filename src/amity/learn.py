@@ -7,8 +7,9 @@ gradients of parameters and optimiser stay in fp32.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -166,6 +167,7 @@ class Learner:
         self._features: torch.Tensor | None = None
         self._logits: torch.Tensor | None = None
         self._version = 0
+        self._draws: bool | None = None
         self.head = module.get_submodule(layout.head_name)
         self.head.register_forward_hook(self._catch)
 
@@ -245,7 +247,7 @@ class Learner:
         cached = self._cached_features(data) if part.start >= self.layout.head.start else None
         optimiser = self._optimiser(part, round)
         loss_sum, seed = 0.0, int(rng.integers(2**62))
-        with _seeded(seed):
+        with _seeded(seed) if self._by_chance(data) else nullcontext():
             for _ in range(epochs):
                 order = torch.from_numpy(rng.permutation(len(data)))
                 losses = []
@@ -278,13 +280,28 @@ class Learner:
         the head is not the module's last word."""
         if self.recipe.augment or any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.module.modules()):
             return None
-        parts, chance = [], torch.get_rng_state()
+        if self._by_chance(data):
+            return None
+        parts = []
         for x, _ in data.chunks():
             output = self._pass(x)
             if self._features is None or output is not self._logits or self._version != output._version:
                 return None
             parts.append(self._features)
-        return torch.cat(parts) if torch.equal(chance, torch.get_rng_state()) else None
+        return torch.cat(parts)
+
+    @torch.no_grad()
+    def _by_chance(self, data: Samples) -> bool:
+        """Whether the module draws from torch's own generator while it trains (dropout). There is one such generator for all
+        threads, so those that draw take turns, and those that do not leave it alone."""
+        if self._draws is None:
+            with _CHANCE:
+                self.module.train()
+                before = torch.get_rng_state()
+                self._pass(data.pixels.batch(data.index[:2])[0])
+                self._draws = not torch.equal(before, torch.get_rng_state())
+                torch.set_rng_state(before)
+        return self._draws
 
     def _trained_parameters(self, part: slice) -> list[nn.Parameter]:
         return [self._named[slot.name] for slot in self.layout.slots if part.start <= slot.start < part.stop]
@@ -364,9 +381,12 @@ def score_of(logits: torch.Tensor, y: torch.Tensor) -> Score:
     return Score(float(hit.float().mean()), float(recall.mean()), float(loss))
 
 
+_CHANCE = threading.RLock()
+
+
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     """torch's own generator, for layers that draw from it; the caller's is left as it was."""
-    with torch.random.fork_rng(devices=[]):
+    with _CHANCE, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield

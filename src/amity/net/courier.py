@@ -172,7 +172,7 @@ class Courier:
             except AskFailed as failed:
                 if failed.reason.startswith("not here") or not self._board.alive(peer):
                     raise
-                self._audit("resumed", peer, failed.reason[:40], at=len(body), of=manifest.length)
+                self._audit("resumed", peer, failed.reason.partition(":")[0][:40], at=len(body), of=manifest.length)
                 if len(body) == before:
                     time.sleep(min(PAUSE, max(0.0, until - time.monotonic())))
         check_body(manifest, body)

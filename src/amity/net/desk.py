@@ -73,7 +73,7 @@ class Desk:
             try:
                 found[j] = future.result()
             except AskFailed as failed:
-                self._audit("missing", j, failed.reason[:40], round=self._round, ask=what)
+                self._audit("missing", j, failed.reason.partition(":")[0][:40], round=self._round, ask=what)
                 self.missing[j] = failed.reason
             except Refused as refused:
                 self._audit("refused", j, refused.reason, round=self._round, ask=what, detail=str(refused)[:200])

@@ -29,7 +29,8 @@ _SIDES = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 
 def renewal(folder: Path) -> str:
     """What to do about a certificate that is missing, foreign or old."""
-    return f"`amity peer request {folder}`, then `amity ca sign`"
+    peer = folder.parent if folder.name == "identity" else folder
+    return f"`amity peer request {peer}`, then `amity ca sign`"
 
 
 def fingerprint_of(public: bytes) -> str:

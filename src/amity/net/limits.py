@@ -15,7 +15,7 @@ BURST = 3.0
 """Seconds' worth that may come at once."""
 
 
-CARDS = 10.0
+CARDS = 100.0
 """Cards a second that one neighbour may publish: rounds take longer."""
 MOST_NONCES = 1 << 16
 """Asks of one neighbour that are remembered, to know a replay."""

@@ -324,7 +324,8 @@ def access(roster: Roster, root: str) -> dict[str, Any]:
 
 
 class Relay:
-    """A Zenoh router for peers that cannot dial each other. It sees what passes and can drop it, never alter it unseen."""
+    """A Zenoh router for peers that nobody can dial. It sees what passes and can drop it, never alter it unseen. It does not
+    pass on between two that both listen: those dial each other."""
 
     def __init__(
         self, identity: Identity, roster: Roster, listen: str, lease: float, on_stranger: Callable[[str], None]

@@ -111,6 +111,7 @@ class Node:
 
     def run(self, on_round: OnRound | None = None) -> None:
         """All rounds that are left."""
+        torch.set_num_threads(1)  # of this thread: it may be another than the one that made the node
         directory = RunDir.create(self.setup.state, self.config)
         with directory:
             if directory.recover(self) >= self.config.rounds:
@@ -241,7 +242,7 @@ class Node:
         for name in changed:
             self.audit("roster", name, "added" if name in roster.members else "removed")
         if not changed:
-            self.audit("certificate", self.me, "renewed")
+            self.audit(*(("certificate", self.me, "renewed") if roster == self.roster else ("roster", self.me, "changed")))
         self.identity, self.roster = identity, roster
         self.courier.roster = roster
         self.service.admit(roster)

@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+import torch
+
 from amity._version import __version__
 from amity.core import Share
 from amity.errors import StorageError, brief
@@ -34,6 +36,8 @@ from amity.proxy import CardSpec
 ASK_AGE = 60.0
 """Seconds after which an ask is stale."""
 FACTS = {"Probe": Probe(), "Visit": Visit()}
+ONE_THREAD = (torch.set_num_threads, (1,))
+"""torch counts its threads for each thread of ours: with another number, sums have other bits."""
 Guest = Callable[[str, int], Share]
 """Fetches a member's model of the start of a round."""
 
@@ -64,9 +68,9 @@ class Service:
         self.phase = "joining"
         self.ledger = Ledger()
         """What answering moved; the caller takes it at the end of a round."""
-        self._quick = ThreadPoolExecutor(4, "asks")
+        self._quick = ThreadPoolExecutor(4, "asks", *ONE_THREAD)
         self._bulk: ThreadPoolExecutor | None = None
-        self._hosts = ThreadPoolExecutor(8, "visits")
+        self._hosts = ThreadPoolExecutor(8, "visits", *ONE_THREAD)
         self._methods: Mapping[str, Callable[[Request, Manifest, Allowance], None]] = {
             "hello": self._hello,
             "card": self._card,
@@ -259,8 +263,10 @@ class Service:
         fact = FACTS.get(str(manifest.data.get("fact")))
         if fact is None:
             raise Refused("malformed", "unknown fact")
+        if manifest.round < 0:
+            raise Refused("malformed", "a visit is of some round")
         moment = self._moment(-1 if self._net.sync == "none" else manifest.round)
-        allowance.visit(manifest.round)
+        allowance.visit(moment.round)  # of mine: the visitor's rounds are what it says they are
         try:
             guest = self._guest(request.asker, manifest.round)
         except AskFailed as failed:
