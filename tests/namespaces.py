@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import secrets
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -33,9 +34,9 @@ class Lab:
     """Peers 0 .. n-1, the first half on one bridge, the others on the second. Everything is taken down at the end."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self.id = os.getpid() % 10000
+        self.id = secrets.token_hex(2)
         self.names = list(names)
-        self.hosts = {name: f"10.77.{self.id % 250}.{at + 10}" for at, name in enumerate(names)}
+        self.hosts = {name: f"10.77.0.{at + 10}" for at, name in enumerate(names)}
         self.space = {name: f"am{self.id}n{at}" for at, name in enumerate(names)}
         self.left, self.right = f"am{self.id}L", f"am{self.id}R"
 

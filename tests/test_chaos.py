@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from amity.net.collect import merge
+from amity.net.node import Node
 from amity.net.options import Net
 from amity.net.swarm import Swarm
 from amity.net.watch import last_line
@@ -28,11 +29,11 @@ without_namespaces = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"
 
 
 def config(rounds: int, peers: int = 8, **layers: Any) -> Any:
-    """Digits, with enough training that faults fall into all phases of a round."""
+    """Digits, as in `make run`."""
     base = {
         "peers": peers,
         "rounds": rounds,
-        "train": {"epochs": 30, "precision": "fp32"},
+        "train": {"epochs": 5, "precision": "fp32"},
         "eval": {"gradients_every": 0},
         "engine": {"workers": 1, "vectorise": "off", "group": 1},
     }
@@ -84,9 +85,26 @@ class Drill:
         return [r["round"] for r in read_lines(self.swarm.folder(name) / "state" / "metrics.jsonl")]
 
 
+def paced(enter: Callable[[str], None] | None = None, seconds: float = 0.3) -> Callable[[str], None]:
+    """In a peer's process: training takes so much longer, so that faults fall into rounds whatever the machine."""
+
+    def slow(name: str) -> None:
+        if enter is not None:
+            enter(name)
+        train = Node._train
+
+        def later(self: Node, t: int, degree: int) -> Any:
+            self.stop.wait(seconds)
+            return train(self, t, degree)
+
+        Node._train = later  # type: ignore[method-assign]
+
+    return slow
+
+
 @contextmanager
 def drill(out: Path, settings: Any, net: Net = NET, absent: tuple[str, ...] = (), lab: Lab | None = None) -> Iterator[Drill]:
-    swarm = Swarm(out, settings, net, hosts=lab.hosts if lab else {}, enter=lab.enter if lab else None)
+    swarm = Swarm(out, settings, net, hosts=lab.hosts if lab else {}, enter=paced(lab.enter if lab else None))
     swarm.lay_out()
     try:
         swarm.start([name for name in swarm.names if name not in absent])
@@ -124,7 +142,7 @@ def test_peers_that_are_killed_every_round_come_back_and_nobody_waits_for_them(t
 
 
 def test_a_peer_that_hangs_is_left_out_and_rejoins(tmp_path: Path, full: bool) -> None:
-    settings, seconds = config(60 if full else 12), 30.0 if full else 4.0
+    settings, seconds = config(150 if full else 18), 30.0 if full else 4.0
     with drill(tmp_path / "swarm", settings) as chaos:
         chaos.until(lambda: chaos.front >= 2)
         chaos.swarm.kill("peer-03", signal.SIGSTOP)
@@ -171,8 +189,9 @@ def test_two_halves_that_are_cut_apart_go_on_and_find_each_other_again(tmp_path:
 
 @without_namespaces
 def test_a_peer_on_a_slow_line_does_not_hold_the_others_up(tmp_path: Path, full: bool) -> None:
-    """A model of 122 kB: 2 Mbit/s are 0.5 s for each transfer, and 14 of them a round."""
-    settings = config(20 if full else 3, model={"name": "mlp", "hidden": 400}, strategy={"name": "gossip", "k": 7})
+    """A model of 120 kB (short form: 60 kB): half a second for each transfer on 2 Mbit/s, and 14 of them a round."""
+    model = {"name": "mlp", "hidden": 400 if full else 200}
+    settings = config(20 if full else 3, model=model, strategy={"name": "gossip", "k": 7})
     with Lab([f"peer-{i:02d}" for i in range(8)]) as lab:
         lab.slow("peer-05", 2)
         with drill(tmp_path / "swarm", settings, Net(gather=20, deadline=20, patience=15), lab=lab) as chaos:
@@ -192,7 +211,7 @@ def test_an_error_in_one_peer_stays_in_that_peer(tmp_path: Path) -> None:
         "        return Decision({view.me: 1.0})\n        yield\n"
     )
     settings = config(5, peers=4, strategy={"name": "gossip", "k": 3})
-    swarm = Swarm(tmp_path / "swarm", settings, NET)
+    swarm = Swarm(tmp_path / "swarm", settings, NET, enter=paced())
     swarm.lay_out()
     path = swarm.folder("peer-02") / "peer.toml"
     given = path.read_text()
@@ -221,7 +240,7 @@ def test_a_full_disk_stops_only_its_own_peer_which_goes_on_when_there_is_room(tm
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
 
-    swarm.enter = small_files
+    swarm.enter = paced(small_files)
     swarm.lay_out()
     try:
         swarm.start()
@@ -262,9 +281,9 @@ def test_a_newcomer_takes_the_current_model_of_its_friends_and_members_come_and_
 
 def test_a_certificate_is_renewed_while_everyone_goes_on_and_an_expired_one_shuts_out_only_its_owner(tmp_path: Path) -> None:
     settings = config(30, peers=3)
-    swarm = Swarm(tmp_path / "swarm", settings, NET)
+    swarm = Swarm(tmp_path / "swarm", settings, NET, enter=paced())
     swarm.lay_out()
-    swarm.certify("peer-02", "127.0.0.1", days=6 / 86400)
+    swarm.certify("peer-02", "127.0.0.1", days=4 / 86400)
     try:
         swarm.start()
         chaos = Drill(swarm)
@@ -291,16 +310,15 @@ def _joined_again(chaos: Drill) -> bool:
 
 
 def test_at_its_own_pace_a_fast_peer_does_not_wait_for_a_slow_one(tmp_path: Path) -> None:
-    settings = config(12, peers=4, strategy={"name": "gossip", "k": 3})
+    settings = config(9, peers=4, strategy={"name": "gossip", "k": 3})
     net = Net(sync="none", gather=20, deadline=12, patience=8, staleness=100)
     swarm = Swarm(tmp_path / "swarm", settings, net)
     swarm.lay_out()
-    path = swarm.folder("peer-03") / "peer.toml"
-    path.write_text(path.read_text().replace("epochs = 30", "epochs = 300"))
+    swarm.enter = lambda name: paced(seconds=0.9 if name == "peer-03" else 0.1)(name)
     try:
         swarm.start()
         chaos = Drill(swarm)
-        chaos.until(lambda: chaos.round_of("peer-00") == 11)
+        chaos.until(lambda: chaos.round_of("peer-00") == 8)
         assert chaos.round_of("peer-03") < 6
         chaos.swarm.wait(120)
     finally:

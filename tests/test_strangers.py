@@ -40,7 +40,7 @@ from amity.net.swarm import NETWORK, Swarm
 from amity.net.wire import DOMAIN, Stamp, frame, open_head, unframe
 from tests.conftest import tiny
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="swarms fork")
+pytestmark = [pytest.mark.skipif(os.name != "posix", reason="swarms fork"), pytest.mark.xdist_group("strangers")]
 
 VICTIM, FRIEND, MEMBER, OBSERVER = "peer-00", "peer-01", "peer-03", "peer-04"
 RUNNING = ("peer-00", "peer-01", "peer-02")

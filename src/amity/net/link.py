@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import queue
 import threading
 import time
@@ -169,7 +170,7 @@ class ZenohLink:
         self._me, self._root, self._handlers = identity.name, f"amity/{roster.network}", handlers
         self._roster = roster
         try:
-            self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(settings(identity, roster, listen, lease))))
+            self._session = _opened(settings(identity, roster, listen, lease), roster)
         except zenoh.ZError as error:
             where = f"listen {listen}" if listen else "no listener"
             raise IdentityError(f"{identity.name}: the network could not be opened ({where}; {_short(error)})") from None
@@ -237,6 +238,21 @@ class ZenohLink:
         name = self._name_in(str(sample.key_expr), 0)
         if name != self._me:
             self._handlers.on_live(name, sample.kind == zenoh.SampleKind.PUT)
+
+
+SESSIONS: list[int] = []
+"""Processes that have opened a session: Zenoh's threads do not survive a fork, so they must not fork peers."""
+
+
+def _opened(config: dict[str, Any], roster: Roster) -> zenoh.Session:
+    """Zenoh closes a link whose data cannot be delivered by blocking one of its threads for ten seconds (SO_LINGER). With
+    one thread of a kind, as it has by default, all other links stand still meanwhile: give it enough of them."""
+    if not SESSIONS:
+        threads = max(8, min(64, len(roster.everyone)))
+        kinds = ", ".join(f"{kind}: (worker_threads: {threads})" for kind in ("acc", "app", "net", "tx", "rx"))
+        os.environ.setdefault("ZENOH_RUNTIME", f"({kinds})")
+    SESSIONS.append(os.getpid())
+    return zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
 
 
 def _short(error: Exception) -> str:
@@ -333,7 +349,7 @@ class Relay:
         config = settings(identity, roster, listen, lease)
         config |= {"mode": "router", "connect": _dialling([])}
         try:
-            self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
+            self._session = _opened(config, roster)
         except zenoh.ZError as error:
             raise IdentityError(f"{identity.name}: the relay could not listen on {listen} ({_short(error)})") from None
         self._closing = watch_links(self._session, roster, on_stranger)

@@ -25,10 +25,11 @@ import tomli_w
 from amity.config import Config
 from amity.core import PeerId
 from amity.data import Dataset
-from amity.errors import AmityError, ConfigError, IdentityError
+from amity.errors import AmityError, ConfigError, Failure, IdentityError
 from amity.files import write_atomically
 from amity.net.certs import ca_init, ca_sign, make_key, make_request
 from amity.net.identity import Identity, expires
+from amity.net.link import SESSIONS
 from amity.net.options import Net
 from amity.net.roster import Member, Roster
 from amity.net.serve import serve
@@ -120,6 +121,10 @@ class Swarm:
 
     def start(self, names: Sequence[PeerId] | None = None) -> None:
         """Fork one process a peer; each opens its own folder, as `amity peer run` would."""
+        if os.getpid() in SESSIONS:
+            raise Failure(
+                "this process has opened a network itself and cannot fork peers; start the swarm in one of its own"
+            )
         for name in names or self.names:
             process = multiprocessing.get_context("fork").Process(target=self._life, args=(name, os.getpid()))
             process.start()
