@@ -15,10 +15,10 @@ swarm: $(VENV)/peers.stamp  ## Eight real peers on this machine, each a process 
 	$(BIN)/amity swarm $(ARGS)
 
 test: $(VENV)/test.stamp lint types  ## Everything that must hold before a change lands
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 test-all: $(VENV)/test.stamp lint types  ## The same with the complete chaos, stranger and fuzz runs (about an hour)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --full $(ARGS)
+	$(BIN)/python -m pytest -n 2 --full $(ARGS)
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .

@@ -142,7 +142,7 @@ def test_peers_that_are_killed_every_round_come_back_and_nobody_waits_for_them(t
 
 
 def test_a_peer_that_hangs_is_left_out_and_rejoins(tmp_path: Path, full: bool) -> None:
-    settings, seconds = config(150 if full else 18), 30.0 if full else 4.0
+    settings, seconds = config(150 if full else 14), 30.0 if full else 3.5
     with drill(tmp_path / "swarm", settings) as chaos:
         chaos.until(lambda: chaos.front >= 2)
         chaos.swarm.kill("peer-03", signal.SIGSTOP)
@@ -280,7 +280,7 @@ def test_a_newcomer_takes_the_current_model_of_its_friends_and_members_come_and_
 
 
 def test_a_certificate_is_renewed_while_everyone_goes_on_and_an_expired_one_shuts_out_only_its_owner(tmp_path: Path) -> None:
-    settings = config(30, peers=3)
+    settings = config(24, peers=3)
     swarm = Swarm(tmp_path / "swarm", settings, NET, enter=paced())
     swarm.lay_out()
     swarm.certify("peer-02", "127.0.0.1", days=4 / 86400)
@@ -299,7 +299,7 @@ def test_a_certificate_is_renewed_while_everyone_goes_on_and_an_expired_one_shut
         swarm.certify("peer-00", "127.0.0.1", days=2)
         chaos.finish()
         assert [e["why"] for e in chaos.events("peer-00") if e["event"] == "certificate"] == ["renewed"]
-        assert chaos.rounds_of("peer-01") == list(range(30)), "the one with nothing to renew missed nothing"
+        assert chaos.rounds_of("peer-01") == list(range(24)), "the one with nothing to renew missed nothing"
     finally:
         swarm.stop()
 

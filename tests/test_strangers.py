@@ -2,7 +2,7 @@
 and memory stays bounded.
 
 Peers 0 to 2 run all the time and peer-00 is attacked; peers 3 and 4 are on the roster but have no process, so that tests can
-speak with their keys. Zenoh sessions are opened in spawned helpers only, and never beside a fork.
+speak with their keys. Zenoh sessions are opened in forked helpers only, never in the process that forks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from amity.net.swarm import NETWORK, Swarm
 from amity.net.wire import DOMAIN, Stamp, frame, open_head, unframe
 from tests.conftest import tiny
 
-pytestmark = [pytest.mark.skipif(os.name != "posix", reason="swarms fork"), pytest.mark.xdist_group("strangers")]
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="swarms fork")
 
 VICTIM, FRIEND, MEMBER, OBSERVER = "peer-00", "peer-01", "peer-03", "peer-04"
 RUNNING = ("peer-00", "peer-01", "peer-02")
@@ -367,7 +367,7 @@ class Stage:
         self.swarm = Swarm(out, tiny(peers=5, rounds=1_000_000, eval={"every": 50}), net, enter=leisurely)
         self.swarm.lay_out()
         self.swarm.start(RUNNING)
-        self.helpers = ProcessPoolExecutor(2, get_context("spawn"))
+        self.helpers = ProcessPoolExecutor(2, get_context("fork"))
         self.warm = [self.helpers.submit(wake, 0.5) for _ in range(2)]  # importing takes seconds
         until = time.monotonic() + 30
         while min(self.rounds().values()) < 3:
