@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from amity.net.link import AskFailed
+from amity.errors import NetworkError
+from amity.net.identity import Identity
+from amity.net.link import AskFailed, Handlers, Link
 from amity.net.moment import Moment, frozen
 from amity.net.node import Node
 from amity.net.options import Net
+from amity.net.roster import Roster
 from amity.net.setup import read_setup
 from amity.net.swarm import Swarm
+from amity.net.wire import encode_sketch
 from amity.run import run
 from amity.store import read_lines
 from tests.conftest import tiny
@@ -45,6 +53,7 @@ def play(out: Path, touch: Touch, net: Net = QUICK, **layers: Any) -> Swarm:
     for thread in threads:
         thread.join(60)
     assert errors == []
+    assert not any(thread.is_alive() for thread in threads)
     return swarm
 
 
@@ -161,6 +170,7 @@ def test_members_with_another_model_are_refused_by_their_schema(tmp_path: Path) 
         thread.start()
     for thread in threads:
         thread.join(30)
+    assert [node.next_round for node in nodes] == [2, 2]
     for name, other in (("peer-00", "peer-01"), ("peer-01", "peer-00")):
         assert row(swarm, name) == {name: 1.0}
         assert log(swarm, name, "refused")[other, "wrong schema"] >= 1
@@ -190,3 +200,109 @@ def test_a_start_model_is_for_those_who_were_asked_to_host_it(tmp_path: Path) ->
         assert torch.equal(mine.courier.model("peer-01", "start", 0)[0].theta, other.peer.start)
         with pytest.raises(AskFailed, match="not here"):
             mine.courier.model("peer-01", "share", 7)
+
+
+def two(tmp_path: Path) -> tuple[Swarm, Node, Node, Hub]:
+    """Two peers that are about to be connected, with their models of round 0 on offer."""
+    hub = Hub()
+    swarm = Swarm(tmp_path / "net", tiny(peers=2, rounds=50, strategy={"name": "gossip", "k": 1}), QUICK)
+    swarm.lay_out()
+    mine, other = (Node(read_setup(swarm.folder(name)), connect=hub.connect) for name in swarm.names)
+    return swarm, mine, other, hub
+
+
+def offer(node: Node, round: int = 0) -> Moment:
+    moment = Moment(frozen(node.peer, node.shard.world, round), threading.Lock(), node.stamp, "fp32", None)
+    node.service.phase = "ready"
+    node.service.offer(moment)
+    return moment
+
+
+def test_no_model_leaves_without_a_line_whichever_way_it_is_asked_for(tmp_path: Path) -> None:
+    _, mine, other, _ = two(tmp_path)
+    with mine.connected(), other.connected():
+        offer(other)
+        told = other.setup.state / "disclosed.jsonl"
+        want = {"method": "body", "kind": "share", "offset": 0}
+        payload = mine.stamp.seal("ask", 0, to="peer-01", data=want)
+        assert list(mine.courier.link().ask("peer-01", "body", payload, 5, 10**6, lambda: True))
+        assert [(r["kind"], r["round"]) for r in read_lines(told)] == [("share", 0)], "the body alone, without its head"
+        for method in ("head", "body"):
+            payload = mine.stamp.seal("ask", -1, to="peer-01", data={"method": method, "kind": "share"})
+            with pytest.raises(AskFailed, match="malformed"):
+                list(mine.courier.link().ask("peer-01", method, payload, 5, 10**6, lambda: True))
+        for _ in range(3):
+            mine.courier.losses("peer-01", 0)
+        assert [r["kind"] for r in read_lines(told)] == ["share", "losses"], "the same numbers again are no new disclosure"
+
+
+def test_greetings_are_answered_while_others_wait_for_the_learner(tmp_path: Path) -> None:
+    _, mine, other, _ = two(tmp_path)
+    with mine.connected(), other.connected():
+        moment = offer(other)
+        with moment._computing, ThreadPoolExecutor(12) as pool:
+            waiting = [pool.submit(mine.courier.losses, "peer-01", 0) for _ in range(12)]
+            assert mine.courier.hello("peer-01", 5).sender == "peer-01"
+            assert not any(future.done() for future in waiting)
+            moment._computing.release()
+            assert len({future.result() for future in waiting}) == 1
+            moment._computing.acquire()
+
+
+def test_who_comes_and_goes_a_thousand_times_makes_no_more_work_than_others(tmp_path: Path) -> None:
+    _, mine, _, _ = two(tmp_path)
+    with mine.connected():
+        for _ in range(1000):
+            mine._on_live("peer-01", True)
+            mine._on_live("peer-01", False)
+        assert mine._looking._work_queue.qsize() <= 1
+        lines = read_lines(mine.setup.state / "audit.jsonl")
+        assert len([e for e in lines if e["event"] in ("joined", "left")]) < 10
+
+
+def test_a_link_that_could_not_be_opened_anew_is_tried_again_and_the_card_is_shown_again(tmp_path: Path) -> None:
+    swarm, mine, other, hub = two(tmp_path)
+    fails = [2]
+
+    def connect(identity: Identity, roster: Roster, handlers: Handlers) -> Link:
+        if fails[0] and (tmp_path / "again").exists():
+            fails[0] -= 1
+            raise NetworkError("the port is taken")
+        return hub.connect(identity, roster, handlers)
+
+    other._connect = connect
+    with mine.connected(), other.connected():
+        moment = offer(other, 3)
+        other._announce = partial(moment.announcement, 1, "ready")
+        (tmp_path / "again").touch()
+        swarm.write_roster(Roster.of(swarm.roster.network, swarm.roster.members.values()))
+        os.utime(swarm.out / "roster.toml", (1, 1))
+        until = time.monotonic() + 20
+        while (fails[0] or other._link is None) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert other._link is not None
+        assert fails[0] == 0
+        assert log_of(other)["error"] == 1, "said once, tried twice"
+        while mine.board.newest("peer-01") != 3 and time.monotonic() < until:
+            time.sleep(0.05)
+        assert mine.board.newest("peer-01") == 3
+
+
+def log_of(node: Node) -> Counter[str]:
+    return Counter(str(e["event"]) for e in read_lines(node.setup.state / "audit.jsonl"))
+
+
+def test_one_liar_alone_does_not_end_a_newcomers_run(tmp_path: Path) -> None:
+    hub = Hub()
+    swarm = Swarm(tmp_path / "net", tiny(peers=4, rounds=50), Net(gather=1, deadline=1, patience=1))
+    swarm.lay_out()
+    victim, liar = (Node(read_setup(swarm.folder(name)), connect=hub.connect) for name in swarm.names[:2])
+    with victim.connected(), liar.connected():
+        for round, phase in ((2**31 - 1, "ready"), (51, "done"), (50, "ready"), (49, "ready")):
+            data = {"examples": 1, "degree": 3, "phase": phase}
+            body = encode_sketch(torch.zeros(victim.schema.sketch)) if phase == "ready" else b""
+            liar._current_link().publish(liar.stamp.seal("card", round, body, data=data) + body)
+        assert victim.board.newest("peer-01") == 49, "nobody is past the last round"
+        victim._gather()
+        victim._catch_up()
+        assert victim.next_round == 0

@@ -717,7 +717,7 @@ def test_a_card_that_was_seen_or_is_older_is_a_replay() -> None:
     board.post(first)
     for old in (first, notice("ben", 4, at=9), notice("ben", 2, at=99)):
         assert refusal(board.post, old).reason == "replay"
-    board.post(first, again=True)
+        board.post(old, again=True)  # asked for: no replay, and nothing new
     assert board.notice("ben") is first
     board.post(again)
     assert board.notice("ben") is again
@@ -753,17 +753,33 @@ def test_fewer_liars_than_half_cannot_push_anybody_on_nor_hold_anybody_back(hone
     assert current == max(r for r in everyone if 2 * sum(other >= r for other in everyone) > len(everyone))
 
 
-def test_only_those_count_who_are_here_and_have_shown_a_card() -> None:
+def test_who_is_not_here_or_has_shown_no_card_has_reached_no_round_so_one_alone_pushes_nobody() -> None:
     board = Board(["ann", "ben", "cal", "dan"])
     assert board.current(["ann", "ben"]) == -1
     for name, round in (("ann", 9), ("ben", 2), ("cal", 2)):
         board.post(notice(name, round))
     board.live("ann", True)
     board.live("dan", True)
-    assert board.current(["ann", "ben", "cal", "dan"]) == 9
+    assert board.current(["ann", "ben", "cal", "dan"]) == -1
     board.live("ben", True)
     board.live("cal", True)
     assert board.current(["ann", "ben", "cal", "dan"]) == 2
+
+
+def test_a_card_that_was_asked_for_may_come_by_itself_once() -> None:
+    board, card = Board(["ben"]), notice("ben", 4)
+    board.post(card, again=True)
+    board.post(card)
+    assert refusal(board.post, card).reason == "replay"
+
+
+def test_the_last_card_of_all_does_not_push_the_cards_of_rounds_out() -> None:
+    board = Board(["ben"])
+    for round in (7, 8):
+        board.post(notice("ben", round))
+    board.post(notice("ben", 9, phase="done"))
+    assert board.newest("ben") == 9
+    assert [board.notice("ben", round) is not None for round in (7, 8, 9)] == [True, True, False]
 
 
 def test_who_lost_its_link_counts_as_here_for_a_moment_and_no_longer() -> None:

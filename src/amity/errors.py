@@ -10,7 +10,8 @@
     └── Failure             the request was right, carrying it out failed: exit 1, what was done is kept
         ├── StrategyError   a strategy raised, or broke the rules of its plan
         ├── RowError        a strategy returned a row that breaks the rules
-        └── StorageError    a file could not be written or read back
+        ├── StorageError    a file could not be written or read back
+        └── NetworkError    the network could not be opened (yet)
 
 Each message says what was wrong, where, and what would be right, in one line.
 """
@@ -67,6 +68,10 @@ class RowError(Failure):
 
 class StorageError(Failure):
     """A file could not be written or read back."""
+
+
+class NetworkError(Failure):
+    """The network could not be opened: an address that is not there yet, a port that is taken."""
 
 
 def brief(error: BaseException) -> str:

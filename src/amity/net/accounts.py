@@ -24,14 +24,13 @@ class Accounts:
     def __init__(self, path: Path) -> None:
         self._lock, self._path = threading.Lock(), path
         self.spent: Counter[str] = Counter()
-        self._published: set[tuple[str, int]] = set()
+        self._told: set[tuple[str, int, str]] = set()
         try:
             whole = self._repair()
             for line in whole.splitlines():
                 record = json.loads(line)
                 self.spent[record["kind"]] += 1
-                if not record.get("to"):
-                    self._published.add((record["kind"], record["round"]))
+                self._told.add((record["kind"], record["round"], record.get("to", "")))
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             sync_folder(path.parent)
         except OSError as error:
@@ -53,12 +52,14 @@ class Accounts:
                 os.fsync(stream.fileno())
         return whole
 
-    def spend(self, kind: str, round: int, to: str = "") -> None:
-        """Returns when the line is on the disk; raises StorageError if it is not, and then nothing may leave. What is
-        published to all counts once a round."""
+    def spend(self, kind: str, round: int, to: str = "", again: bool = False) -> None:
+        """Returns when the line is on the disk; raises StorageError if it is not, and then nothing may leave. The same bits
+        to the same member (or, published, to all) are one disclosure; `again`: these are others each time."""
         with self._lock:
-            if not to and (kind, round) in self._published:
+            if not again and (kind, round, to) in self._told:
                 return
+            if self._file < 0:
+                raise StorageError(f"{self._path}: is closed; nothing was disclosed")
             record = {"at": time.time(), "kind": kind, "round": round} | ({"to": to} if to else {})
             line = json.dumps(record).encode() + b"\n"
             end = os.fstat(self._file).st_size
@@ -70,8 +71,9 @@ class Accounts:
                 os.truncate(self._path, end)
                 raise StorageError(f"{self._path}: cannot be written ({error.strerror}); nothing was disclosed") from None
             self.spent[kind] += 1
-            if not to:
-                self._published.add((kind, round))
+            self._told.add((kind, round, to))
 
     def close(self) -> None:
-        os.close(self._file)
+        with self._lock:
+            os.close(self._file)
+            self._file = -1

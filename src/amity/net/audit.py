@@ -23,9 +23,11 @@ from prometheus_client import Counter as Counted
 
 EVERY = 1.0
 """Seconds between two lines about the same thing."""
+LARGEST = 1 << 28
+"""Bytes after which the log begins anew; the one before is kept as audit.jsonl.1."""
 MOST_KINDS = 1 << 14
 """Different events, by peer and reason, that are counted apart."""
-PROMPT = frozenset({"start", "stop", "used", "joined", "left", "late", "roster", "certificate", "error", "caught up"})
+PROMPT = frozenset({"start", "stop", "used", "late", "roster", "certificate", "caught up"})
 """Events that are rare by nature: each has its line."""
 
 
@@ -37,7 +39,7 @@ class Audit:
         self._lock = threading.Lock()
         self._held: dict[tuple[str, str, str], tuple[float, int]] = {}
         self._stream: IO[bytes] | None = None
-        self._path = path
+        self._path, self._closed = path, False
         self.meters = Meters(name)
         self.lost = 0
         """Lines that could not be written."""
@@ -65,6 +67,13 @@ class Audit:
         record |= {"why": why} if why else {}
         record |= {"count": count} if count > 1 else {}
         try:
+            if self._closed:
+                self.lost += 1
+                return
+            if self._stream is not None and self._stream.tell() > LARGEST:
+                self._stream.close()
+                self._stream = None
+                self._path.replace(self._path.with_name(f"{self._path.name}.1"))
             if self._stream is None:
                 self._stream = open(self._path, "ab", buffering=0)  # noqa: SIM115  held until the peer stops
             self._stream.write((json.dumps(record | dict(more), ensure_ascii=False, default=str) + "\n").encode())
@@ -82,8 +91,10 @@ class Audit:
 
     def close(self) -> None:
         self.flush(pause=0)
-        if self._stream is not None:
-            self._stream.close()
+        with self._lock:
+            self._closed = True
+            if self._stream is not None:
+                self._stream.close()
 
     def refused(self) -> dict[str, dict[str, int]]:
         """By peer and reason, how often."""
@@ -105,6 +116,7 @@ class Meters:
         self.round = gauge("amity_round", "The round that is being done")
         self.accuracy = gauge("amity_accuracy", "Accuracy on this peer's own test examples")
         self.alive = gauge("amity_neighbours_alive", "Members that are reachable now")
+        self.certificate = gauge("amity_certificate_seconds", "Until this peer's certificate ends")
         self.seconds = gauge("amity_phase_seconds", "Seconds of the last round, by phase", ["phase"])
         gauge("amity_peer_info", "Which peer this is", ["peer"]).labels(name).set(1)
 

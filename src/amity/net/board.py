@@ -57,6 +57,10 @@ class Board:
         self._notices: dict[str, dict[int, Notice]] = {}
         self._gone: dict[str, float] = {}
         """When a member was last seen to go; 0.0: it is here."""
+        self._fetched: dict[str, str] = {}
+        """The nonce of the last card that I asked for: it may still come by itself."""
+        self._done: dict[str, int] = {}
+        """Who has done all rounds, and how many those were."""
         self._heard: dict[str, float] = {}
         """When a member last said anything."""
         self._silent: set[str] = set()
@@ -78,14 +82,25 @@ class Board:
         name = notice.manifest.sender
         with self.changed:
             mine = self._notices.setdefault(name, {})
+            if notice.data.phase == "done":
+                self._done[name] = notice.round
+                self.changed.notify_all()
+                return
             known = mine.get(notice.round)
             if known is not None and known.manifest.at >= notice.manifest.at:
-                if again:
+                fetched = known.manifest.nonce == notice.manifest.nonce and self._fetched.get(name) == known.manifest.nonce
+                if fetched and not again:  # now it came by itself, as it may once
+                    del self._fetched[name]
+                if again or fetched:
                     return
                 raise Refused("replay", f"card of round {notice.round}")
             if mine and notice.round < max(mine) - (KEPT - 1):
+                if again:
+                    return
                 raise Refused("replay", f"card of round {notice.round}, after one of {max(mine)}")
             mine[notice.round] = notice
+            if again:
+                self._fetched[name] = notice.manifest.nonce
             for old in sorted(mine)[:-KEPT]:
                 del mine[old]
             self.changed.notify_all()
@@ -135,10 +150,10 @@ class Board:
     def newest(self, name: str) -> int:
         """The newest round of which a member has shown a card; -1: none."""
         with self.changed:
-            return max(self._notices.get(name, {}), default=-1)
+            return max(*self._notices.get(name, {}), self._done.get(name, -1), -1)
 
     def current(self, names: Iterable[str]) -> int:
-        """The round that more than half of these members have reached, of those who are here and have shown a card: fewer
-        than half cannot push anybody on. -1 where nobody has."""
-        rounds = sorted((r for name in names if self.alive(name) and (r := self.newest(name)) >= 0), reverse=True)
+        """The round that more than half of these members have reached; who is not here, or has shown no card, has reached
+        none. So fewer than half cannot push anybody on, whoever else is there. -1 where there is no such round."""
+        rounds = sorted((self.newest(name) if self.alive(name) else -1 for name in names), reverse=True)
         return rounds[len(rounds) // 2] if rounds else -1

@@ -14,7 +14,7 @@ from amity.core import Card, Share
 from amity.facts import Losses, Offer
 from amity.net.audit import Audit
 from amity.net.board import Board, Notice, read_notice
-from amity.net.link import AskFailed, Link
+from amity.net.link import AskFailed, Link, counted
 from amity.net.options import Net
 from amity.net.roster import Roster
 from amity.net.wire import (
@@ -38,6 +38,8 @@ SMALL = 128 * 1024
 """Bytes of an answer that is no model: a head, and the body of a card that travels with it."""
 MUTE = ("timeout", "gone", "no answer", "not connected")
 """Failures that are no sign of life."""
+PATIENT = 20
+"""So often a transfer is taken up again without a single byte."""
 PAUSE = 0.2
 """Seconds before a transfer that broke off is taken up again."""
 
@@ -45,7 +47,8 @@ PAUSE = 0.2
 class Courier:
     """The asking half of a peer. All methods may be called from several threads, and raise AskFailed or Refused."""
 
-    def __init__(self, stamp: Stamp, schema: Schema, net: Net, audit: Audit, board: Board) -> None:
+    def __init__(self, stamp: Stamp, schema: Schema, net: Net, audit: Audit, board: Board, rounds: int) -> None:
+        self._rounds = rounds
         self._stamp, self._schema, self._net, self._audit, self._board = stamp, schema, net, audit, board
         self._me = stamp.identity.name
         self._lock, self._debts = threading.Lock(), Counter[str]()
@@ -67,12 +70,11 @@ class Courier:
 
     @contextmanager
     def _owed(self, peer: str) -> Iterator[None]:
-        """While a member owes an answer; whatever it says, also "not here", is a sign of life."""
+        """While a member owes an answer; that it has none is a sign of life too."""
         with self._lock:
             self._debts[peer] += 1
         try:
             yield
-            self._board.heard(peer)
         except AskFailed as failed:
             if failed.reason not in MUTE:
                 self._board.heard(peer)
@@ -96,27 +98,42 @@ class Courier:
             if failed.reason == "timeout":
                 self._audit("silent", peer)
                 self._board.silent(peer)
+        except Refused as refused:
+            self._audit("refused", peer, refused.reason, detail=str(refused)[:200])
+            self._board.silent(peer)
 
     def _want(self, *kinds: Kind, peer: str, round: int | None = None, re: str | None = None, any: bool = False) -> Expected:
         return Expected(self._me, self._schema, kinds, peer, round, re, self._net.max_age, any)
 
+    def _open(self, data: bytes, want: Expected) -> tuple[Manifest, bytes]:
+        """A head that is believed is a sign of life; and nobody is past the last round."""
+        manifest, rest = open_head(data, self.roster, want)
+        if manifest.kind == "card" and manifest.round > self._rounds - (manifest.data.get("phase") != "done"):
+            raise Refused("wrong round", f"{manifest.round} of {self._rounds}")
+        self._board.heard(manifest.sender)
+        return manifest, rest
+
+    @property
+    def in_step(self) -> bool:
+        """Whether all do the same round."""
+        return self._net.sync == "round"
+
     def hello(self, peer: str, timeout: float = 3.0) -> Manifest:
         """What a member says of itself; it may have another schema."""
         data, nonce = self._ask(peer, "hello", 0, {}, timeout)
-        return open_head(data, self.roster, self._want("answer", peer=peer, re=nonce, any=True))[0]
+        return self._open(data, self._want("answer", peer=peer, re=nonce, any=True))[0]
 
     def card(self, peer: str, round: int = -1, timeout: float = 3.0) -> Notice:
         """A member's card of a round (-1: its newest)."""
         data, _ = self._ask(peer, "card", round, {}, timeout)
-        manifest, body = open_head(data, self.roster, self._want("card", peer=peer, round=None if round < 0 else round))
+        manifest, body = self._open(data, self._want("card", peer=peer, round=None if round < 0 else round))
         notice = read_notice(manifest, body, self._schema)
         self._board.post(notice, again=True)
         return notice
 
     def on_card(self, sender: str, data: bytes) -> None:
         """A card was published."""
-        manifest, body = open_head(data, self.roster, self._want("card", peer=sender))
-        self._board.heard(sender)
+        manifest, body = self._open(data, self._want("card", peer=sender))
         self._board.post(read_notice(manifest, body, self._schema))
 
     def card_of(self, peer: str, notice: Notice) -> Card:
@@ -131,14 +148,14 @@ class Courier:
 
     def losses(self, peer: str, round: int) -> Losses:
         data, nonce = self._ask(peer, "losses", round, {}, self._net.patience)
-        manifest, _ = open_head(data, self.roster, self._want("answer", peer=peer, round=round, re=nonce))
+        manifest, _ = self._open(data, self._want("answer", peer=peer, round=round, re=nonce))
         return losses_of(manifest)
 
     def model(self, peer: str, kind: Kind, round: int) -> tuple[Share, int]:
         """A member's model of a round, and how many examples stand behind it."""
         until = time.monotonic() + self._net.patience
         data, _ = self._ask(peer, "head", round, {"kind": kind}, self._net.patience)
-        manifest, _ = open_head(data, self.roster, self._want(kind, peer=peer, round=round))
+        manifest, _ = self._open(data, self._want(kind, peer=peer, round=round))
         examples = said(ShareData, manifest).examples
         body = self._body(peer, manifest, {"kind": kind}, until)
         return decode_share(manifest, body, self._schema)[0], examples
@@ -148,7 +165,7 @@ class Courier:
         until = time.monotonic() + self._net.patience
         kind: Kind = "visit" if fact == "Visit" else "probe"
         data, nonce = self._ask(peer, "host", round, {"fact": fact}, self._net.patience)
-        manifest, _ = open_head(data, self.roster, self._want(kind, peer=peer, re=nonce))
+        manifest, _ = self._open(data, self._want(kind, peer=peer, re=nonce))
         if self._net.sync == "round" and manifest.round != round:
             raise Refused("wrong round", f"{manifest.round}, expected {round}")
         found = said(VisitData, manifest)
@@ -161,20 +178,20 @@ class Courier:
 
     def _body(self, peer: str, manifest: Manifest, what: Mapping[str, Any], until: float) -> bytearray:
         """The body of a head, taken up again where it broke off, as long as there is time and the member is there."""
-        body = bytearray()
+        body, idle = bytearray(), 0
         while len(body) < manifest.length:
-            left = until - time.monotonic()
-            if left <= 0:
-                raise AskFailed(f"timeout after {len(body)} of {manifest.length} bytes")
-            before = len(body)
+            left, before = until - time.monotonic(), len(body)
+            if left <= 0 or idle > PATIENT:
+                raise AskFailed(f"timeout: after {len(body)} of {manifest.length} bytes")
             try:
                 self._more(peer, manifest, what, body, left)
             except AskFailed as failed:
-                if failed.reason.startswith("not here") or not self._board.alive(peer):
+                if counted(failed.reason) == "not here" or not self._board.alive(peer):
                     raise
-                self._audit("resumed", peer, failed.reason.partition(":")[0][:40], at=len(body), of=manifest.length)
-                if len(body) == before:
-                    time.sleep(min(PAUSE, max(0.0, until - time.monotonic())))
+                self._audit("resumed", peer, counted(failed.reason), at=len(body), of=manifest.length)
+            if len(body) == before:
+                idle += 1
+                time.sleep(min(PAUSE, max(0.0, until - time.monotonic())))
         check_body(manifest, body)
         self._audit.meters.bytes.labels("in").inc(len(body))
         return body

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import TypeVar
@@ -14,7 +14,7 @@ from amity.mixing import check_row, mix
 from amity.net.audit import Audit
 from amity.net.board import Notice
 from amity.net.courier import Courier
-from amity.net.link import AskFailed
+from amity.net.link import AskFailed, counted
 from amity.net.wire import Refused
 from amity.proxy import CardSpec
 from amity.simulate.shard import Shard
@@ -33,7 +33,7 @@ class Desk:
         card: Card | None,
         spec: CardSpec | None,
         degree: int,
-        present: Mapping[PeerId, Notice],
+        present: dict[PeerId, Notice],
         courier: Courier,
         pool: ThreadPoolExecutor,
         audit: Audit,
@@ -73,7 +73,7 @@ class Desk:
             try:
                 found[j] = future.result()
             except AskFailed as failed:
-                self._audit("missing", j, failed.reason.partition(":")[0][:40], round=self._round, ask=what)
+                self._audit("missing", j, counted(failed.reason), round=self._round, ask=what, detail=failed.reason[:100])
                 self.missing[j] = failed.reason
             except Refused as refused:
                 self._audit("refused", j, refused.reason, round=self._round, ask=what, detail=str(refused)[:200])
@@ -102,7 +102,14 @@ class Desk:
 
     def _pull(self, j: PeerId) -> None:
         if j not in self._shares:
-            self._shares[j], self._examples[j] = self._courier.model(j, "share", self._present[j].round)
+            try:
+                found = self._courier.model(j, "share", self._present[j].round)
+            except AskFailed as failed:
+                if self._courier.in_step or counted(failed.reason) != "not here":
+                    raise
+                self._present[j] = self._courier.card(j)  # at its own pace it has gone on: take its newest
+                found = self._courier.model(j, "share", self._present[j].round)
+            self._shares[j], self._examples[j] = found
             self._book(model_in=self._shares[j].nbytes)
             self.arrived.add(j)
 

@@ -54,6 +54,7 @@ class Allowance:
         self._asks, self._bytes = Bucket(net.requests, now), Bucket(net.bandwidth, now)
         self._cards = Bucket(CARDS, now)
         self._pending = self._running = 0
+        self._hosted = False
         self._visits: dict[int, int] = {}
         self._nonces: OrderedDict[str, float] = OrderedDict()
         """When each was seen, oldest first."""
@@ -100,6 +101,19 @@ class Allowance:
         finally:
             with self._lock:
                 self._running -= 1
+
+    @contextmanager
+    def hosted(self) -> Iterator[None]:
+        """One guest's model at a time: whoever keeps me waiting for it keeps nobody else waiting."""
+        with self._lock:
+            if self._hosted:
+                raise Refused("too many visits", "one at a time")
+            self._hosted = True
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._hosted = False
 
     def pace(self, size: int) -> float:
         """Seconds to wait before so many bytes may leave."""

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 
 import zenoh
 
-from amity.errors import IdentityError
+from amity.errors import NetworkError
 from amity.net.identity import Identity
 from amity.net.roster import Roster
 
@@ -46,6 +46,23 @@ class AskFailed(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+KNOWN = frozenset(
+    {
+        *("timeout", "gone", "no answer", "not connected", "not here", "unavailable", "failed", "closing"),
+        *("more than was asked for", "a part is missing", "its card has no sketch", "not on the roster", "malformed"),
+        *("replay", "too old", "clock", "wrong key", "bad signature", "wrong addressee", "wrong schema", "wrong network"),
+        *("wrong sender", "wrong kind", "not invited", "too many asks", "too many transfers", "too many visits"),
+    }
+)
+"""Why an ask may fail, as we count it: what others write is theirs, and could be anything."""
+
+
+def counted(reason: str) -> str:
+    """A reason to count by."""
+    word = reason.partition(":")[0]
+    return word if word in KNOWN else "another reason"
 
 
 class Request(Protocol):
@@ -169,19 +186,21 @@ class ZenohLink:
     def __init__(self, identity: Identity, roster: Roster, listen: str, handlers: Handlers, lease: float) -> None:
         self._me, self._root, self._handlers = identity.name, f"amity/{roster.network}", handlers
         self._roster = roster
+        mine, where = f"{self._root}/{self._me}", f"listen {listen}" if listen else "no listener"
         try:
-            self._session = _opened(settings(identity, roster, listen, lease), roster)
+            self._session = session = _opened(settings(identity, roster, listen, lease), roster)
         except zenoh.ZError as error:
-            where = f"listen {listen}" if listen else "no listener"
-            raise IdentityError(f"{identity.name}: the network could not be opened ({where}; {_short(error)})") from None
-        mine = f"{self._root}/{self._me}"
-        session = self._session
-        self._declared: list[Any] = [
-            session.declare_queryable(f"{mine}/rpc/**", self._on_query),
-            session.declare_subscriber(f"{self._root}/*/card", self._on_card),
-            session.liveliness().declare_subscriber(f"{self._root}/*/live", self._on_live, history=True),
-            session.liveliness().declare_token(f"{mine}/live"),
-        ]
+            raise NetworkError(f"{identity.name}: the network could not be opened ({where}; {_short(error)})") from None
+        try:
+            self._declared: list[Any] = [
+                session.declare_queryable(f"{mine}/rpc/**", self._on_query),
+                session.declare_subscriber(f"{self._root}/*/card", self._on_card),
+                session.liveliness().declare_subscriber(f"{self._root}/*/live", self._on_live, history=True),
+                session.liveliness().declare_token(f"{mine}/live"),
+            ]
+        except zenoh.ZError as error:
+            session.close()  # type: ignore[no-untyped-call]
+            raise NetworkError(f"{identity.name}: the network could not be opened ({_short(error)})") from None
         self._closing = watch_links(session, roster, handlers.on_stranger)
 
     def close(self) -> None:
@@ -189,12 +208,15 @@ class ZenohLink:
         self._session.close()  # type: ignore[no-untyped-call]
 
     def publish(self, data: bytes) -> None:
-        self._session.put(
-            f"{self._root}/{self._me}/card",
-            data,
-            congestion_control=zenoh.CongestionControl.BLOCK,
-            priority=zenoh.Priority.INTERACTIVE_HIGH,
-        )
+        try:
+            self._session.put(
+                f"{self._root}/{self._me}/card",
+                data,
+                congestion_control=zenoh.CongestionControl.BLOCK,
+                priority=zenoh.Priority.INTERACTIVE_HIGH,
+            )
+        except zenoh.ZError as error:  # closed meanwhile
+            raise AskFailed(_short(error)) from None
 
     def ask(
         self, peer: str, method: str, payload: bytes, timeout: float, limit: int, alive: Alive, bulk: bool = False
@@ -351,7 +373,7 @@ class Relay:
         try:
             self._session = _opened(config, roster)
         except zenoh.ZError as error:
-            raise IdentityError(f"{identity.name}: the relay could not listen on {listen} ({_short(error)})") from None
+            raise NetworkError(f"{identity.name}: the relay could not listen on {listen} ({_short(error)})") from None
         self._closing = watch_links(self._session, roster, on_stranger)
 
     def close(self) -> None:

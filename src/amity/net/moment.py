@@ -83,10 +83,10 @@ class Moment:
         return rng(self.peer.world.seed, "transfer", self.round, self.peer.name, *names)
 
     def losses(self) -> Losses:
-        with self._computing:
-            if self._losses is None:
-                self._losses = self.peer.own_losses()
-            return self._losses
+        if self._losses is None:
+            with self._computing:
+                self._losses = self._losses or self.peer.own_losses()
+        return self._losses
 
     def host(self, fact: Fact, guest: Share, visitor: str, spec: CardSpec | None, degree: int) -> Offer:
         """Compute on a guest's model."""

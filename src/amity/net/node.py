@@ -11,10 +11,13 @@ import json
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +25,14 @@ import torch
 
 from amity.core import START, Card, Decision, PeerId, View, drive
 from amity.data import Dataset
-from amity.errors import AmityError, IdentityError, RunDirError, StrategyError, brief
+from amity.errors import AmityError, ConfigError, IdentityError, RunDirError, StrategyError, brief
 from amity.metrics import taken_from
 from amity.net.accounts import Accounts
 from amity.net.audit import Audit
 from amity.net.board import Board, Notice
 from amity.net.courier import Courier
 from amity.net.desk import Desk
-from amity.net.identity import Identity
+from amity.net.identity import Identity, expires
 from amity.net.link import AskFailed, Handlers, Link, ZenohLink
 from amity.net.moment import INLINE, Blob, Moment, frozen
 from amity.net.roster import Roster
@@ -47,6 +50,8 @@ OnRound = Callable[[Report], None]
 Connect = Callable[[Identity, Roster, Handlers], Link]
 LOOK = 1.0
 """Seconds between looks for lost cards, and for a new roster or certificate."""
+SOON = 14 * 86400.0
+"""Seconds before the end of a certificate from which on the log warns."""
 MEET = 1.5
 """Seconds for links to those who are under way already."""
 
@@ -83,8 +88,16 @@ class Node:
         self._reference: torch.Tensor | None = None
         self._waiting: frozenset[PeerId] = frozenset()
         """Whose cards this round is waiting for."""
+        self._slow: Counter[PeerId] = Counter()
+        """How many deadlines in a row a member has let pass."""
+        self._looks: set[tuple[str, PeerId]] = set()
+        self._looks_lock = threading.Lock()
+        self._announce: Callable[[], Blob] | None = None
+        """Makes the card that was published last, signed anew: whoever comes back shows it again."""
+        self._meters: Any = None
+        self._warned = float("-inf")
         self.schema = self._schema_of(dataset)
-        self._graph = self._network()
+        self._graph = self._network(self.roster)
 
     def _schema_of(self, dataset: Dataset) -> Schema:
         world, layout = self.shard.world, self.shard.world.learner.layout
@@ -102,9 +115,9 @@ class Node:
         digest = digest_of({slot.name: slot.shape for slot in layout.slots}, common)
         return Schema(layout.size, masked, card, probe, digest, self.net.max_norm)
 
-    def _network(self) -> Network:
-        """Who neighbours whom, among the members of the roster."""
-        names = self.roster.names
+    def _network(self, roster: Roster) -> Network:
+        """Who neighbours whom, among the members of a roster."""
+        names = roster.names
         return Network(self.config.topology.thing, names, self.config.seed, self.config.topology.extra.redraw)
 
     # -- a life --------------------------------------------------------------------------------------------------------
@@ -118,6 +131,7 @@ class Node:
                 return  # all is done, and those who needed it have gone
             self._open()
             try:
+                self._go_online()
                 self._gather()
                 while self.next_round < self.config.rounds and not self.stop.is_set():
                     self._catch_up()
@@ -135,7 +149,7 @@ class Node:
                 self._close()
 
     def _open(self) -> None:
-        state, setup = self.setup.state, self.setup
+        state = self.setup.state
         self.audit = Audit(state / "audit.jsonl", self.me)
         self.accounts = Accounts(state / "disclosed.jsonl")
         if self._listen_in is not None:
@@ -143,7 +157,7 @@ class Node:
         self.audit("start", round=self.next_round, network=self.roster.network, members=len(self.roster.names))
         self.stamp = Stamp(self.identity, self.roster.network, self.schema.digest)
         self.board = Board(self.roster.names)
-        self.courier = Courier(self.stamp, self.schema, self.net, self.audit, self.board)
+        self.courier = Courier(self.stamp, self.schema, self.net, self.audit, self.board, self.config.rounds)
         self.courier.link, self.courier.roster = self._current_link, self.roster
         self.service = Service(
             self.stamp, self.schema, self.net, self.audit, self.accounts, self.spec, lambda j, t: self._guest(j, t)
@@ -151,7 +165,13 @@ class Node:
         self.service.admit(self.roster)
         self._asking = ThreadPoolExecutor(16, "asking")
         self._looking = ThreadPoolExecutor(16, "looking")
-        self._meters = self.audit.meters.serve(setup.who.metrics) if setup.who.metrics else None
+
+    def _go_online(self) -> None:
+        port = self.setup.who.metrics
+        try:
+            self._meters = self.audit.meters.serve(port) if port else None
+        except OSError as error:
+            raise ConfigError(f"peer.metrics: port {port} cannot be used ({error.strerror}); choose another, or 0") from None
         self._files = self._stat()
         self._relink()
         threading.Thread(target=self._tend, name="tend", daemon=True).start()
@@ -163,6 +183,7 @@ class Node:
             self.setup = replace(self.setup, who=replace(self.setup.who, state=scratch, metrics=0))
             self._open()
             try:
+                self._go_online()
                 yield
             finally:
                 self._close()
@@ -200,31 +221,67 @@ class Node:
             self.board.reset(self.roster.names)
             if not self.stop.is_set():
                 self._link = self._connect(self.identity, self.roster, handlers)
+        if self._announce is not None:
+            self._publish(self._announce())
 
     def _stat(self) -> dict[Path, tuple[int, int]]:
         return stamps(self.setup.roster, self.identity.cert_path, self.identity.ca_path)
 
     def _tend(self) -> None:
         """A new roster or certificate is taken up when its file changes; a wrong one is reported, and the old one stays."""
+        told = ""
         while not self.stop.wait(LOOK):
             self._ping()
+            self.audit.meters.certificate.set(self._validity())
             files = self._stat()
-            if files == self._files:
-                continue
-            self._files = files
             try:
-                self._renew()
-            except Exception as error:  # an operator's mistake must not stop a running peer
-                self.audit("error", why="roster or certificate", message=str(error))
+                if files != self._files:
+                    self._renew()
+                    self._files = files
+                elif self._link is None:  # the last attempt failed: an address that is away, a port that is taken
+                    self._relink()
+                told = ""
+            except Exception as error:  # an operator's mistake must not stop a running peer; it is tried again
+                if str(error) != told:
+                    self.audit("error", why="roster, certificate or network", message=str(error))
+                told = str(error)
+
+    def _validity(self) -> float:
+        """Seconds until my certificate ends; a word in the log while it is soon, twice a day."""
+        left = (expires(self.identity.cert_path) - datetime.now(UTC)).total_seconds()
+        if left < SOON and time.monotonic() - self._warned > SOON / 28:
+            self._warned = time.monotonic()
+            self.audit("certificate", self.me, "ends soon", seconds=round(left))
+        return left
 
     def _ping(self) -> None:
         """Whoever is waited for and says nothing is asked whether it is there."""
         for j in self.roster.names:
             if (self.courier.owing(j) or j in self._waiting) and self.board.alive(j) and self.board.quiet(j) > LOOK:
-                try:
-                    self._looking.submit(self.courier.ping, j, 1.5 * self.net.lease)
-                except RuntimeError:
-                    return  # closing
+                self._once("ping", j, partial(self.courier.ping, j, 1.5 * self.net.lease))
+
+    def _once(self, what: str, j: PeerId, work: Callable[[], None]) -> Future[None] | None:
+        """Do something about a member in another thread, unless the same is being done: whoever comes and goes a hundred
+        times a second makes no more work than others."""
+        key = (what, j)
+        with self._looks_lock:
+            if key in self._looks:
+                return None
+            self._looks.add(key)
+
+        def done() -> None:
+            try:
+                work()
+            finally:
+                with self._looks_lock:
+                    self._looks.discard(key)
+
+        try:
+            return self._looking.submit(done)
+        except RuntimeError:  # closing, or out of threads
+            with self._looks_lock:
+                self._looks.discard(key)
+            return None
 
     def _renew(self) -> None:
         identity = Identity.load(self.setup.identity, self.me)
@@ -234,8 +291,10 @@ class Node:
         if roster.network != self.roster.network:
             raise IdentityError(f"{self.setup.roster}: is of another network ({roster.network}); restart the peer for that")
         if self.me not in roster.members:
-            self.audit("roster", self.me, "removed")
-            self.stop.set()
+            self.stop.wait(LOOK)  # a file that was half written is whole by now
+            if self.me not in Roster.load(self.setup.roster).members:
+                self.audit("roster", self.me, "removed")
+                self.stop.set()
             return
         member_of(roster, identity, self.setup)
         changed = sorted(set(roster.names) ^ set(self.roster.names))
@@ -246,7 +305,10 @@ class Node:
         self.identity, self.roster = identity, roster
         self.courier.roster = roster
         self.service.admit(roster)
-        self._graph = self._network()
+        try:
+            self._graph = self._network(roster)
+        except AmityError as error:  # the old graph, less those who left
+            self.audit("error", why="topology", message=str(error))
         self._relink()
 
     # -- called by the link, from its threads ----------------------------------------------------------------------------
@@ -266,10 +328,7 @@ class Node:
         self.board.live(name, here)
         if here and not was:
             self.audit("joined", name)
-            try:
-                self._looking.submit(self._look, name)
-            except RuntimeError:
-                return  # closing
+            self._once("look", name, partial(self._look, name))
         elif was and not here:
             self.audit("left", name)
 
@@ -291,7 +350,8 @@ class Node:
     # -- rounds ----------------------------------------------------------------------------------------------------------
 
     def _near(self, t: int) -> tuple[PeerId, ...]:
-        return self._graph.neighbours(t)[self.me]
+        near = self._graph.neighbours(t).get(self.me, ())
+        return tuple(j for j in near if j in self.roster.members)
 
     def _gather(self) -> None:
         """Before the first round of all: give the others time to appear. Whoever comes later, or again, finds them on their
@@ -304,8 +364,7 @@ class Node:
                 if waited > (MEET if under_way else self.net.gather):
                     break
                 self.board.changed.wait(0.1)
-        for done in [self._looking.submit(self._look, j) for j in near if self.board.alive(j)]:
-            done.result()  # see where they are
+        self._see([j for j in near if self.board.alive(j)], -1)
 
     def _catch_up(self) -> None:
         """Go on with the round that the others are in; skipped rounds are reported. A newcomer listens for one round. At
@@ -344,7 +403,8 @@ class Node:
         card = None if sketch is None else Card(self.me, t, len(self.peer.data.train), degree, sketch)
         moment = Moment(frozen(self.peer, self._hosting, t), self._computing, self.stamp, self.net.transfer, card)
         self.service.degree = degree
-        blob = moment.announcement(degree, self.service.phase)
+        self._announce = partial(moment.announcement, degree, self.service.phase)
+        blob = self._announce()
         if card is not None and self.service.phase == "ready":
             self.accounts.spend("card", t)
         self.service.offer(moment)
@@ -368,7 +428,7 @@ class Node:
         passed: list[PeerId] = []
         while not self.stop.is_set():
             with self.board.changed:
-                waiting = [j for j in near if self.board.notice(j, t) is None and self.board.alive(j)]
+                waiting = [j for j in near if self.board.notice(j, t) is None and self._awaited(j, t)]
                 passed = [j for j in waiting if self.board.newest(j) > t]
                 self._waiting = frozenset(waiting)
                 if not [j for j in waiting if j not in passed] or time.monotonic() >= until:
@@ -377,33 +437,42 @@ class Node:
             if time.monotonic() >= look:
                 look += LOOK
                 for j in waiting:
-                    self._looking.submit(self._look, j)
+                    self._once("look", j, partial(self._look, j))
         self._waiting = frozenset()
-        for done in [self._looking.submit(self._look, j, t) for j in passed]:
-            done.result()
+        self._see(passed, t)
         cards = {j: notice for j in near if (notice := self.board.notice(j, t)) is not None}
         for j in near:
+            here = self.board.alive(j)
+            self._slow[j] = self._slow[j] + 1 if here and j not in cards else 0
             if j not in cards:
-                why = "no card before the deadline" if self.board.alive(j) else "not reachable"
-                self.audit("late", j, why, round=t)
+                self.audit("late", j, "no card before the deadline" if here else "not reachable", round=t)
         self.audit.meters.alive.set(sum(self.board.alive(j) for j in near))
         return {j: notice for j, notice in cards.items() if notice.data.phase == "ready"}
+
+    def _awaited(self, j: PeerId, t: int) -> bool:
+        """Whoever is here; but who has let two deadlines pass is given another only now and then, so that nobody makes
+        every round last as long as it may."""
+        return self.board.alive(j) and (self._slow[j] < 2 or t % 5 == 0)
+
+    def _see(self, peers: list[PeerId], t: int) -> None:
+        """Ask for cards of a round (-1: the newest), and wait for them a little."""
+        wait([future for j in peers if (future := self._once("card", j, partial(self._look, j, t)))], self.net.lease + LOOK)
 
     def _newest(self, t: int, near: tuple[PeerId, ...]) -> dict[PeerId, Notice]:
         """At its own pace: the newest card of everyone who is here, unless it is too old."""
         found = {}
         for j in near:
-            for round in (None, self.board.newest(j) - 1):
-                notice = self.board.notice(j, round)
-                if notice is not None and notice.data.phase == "ready" and self.board.alive(j):
-                    if notice.round >= t - self.net.staleness:
-                        found[j] = notice
-                    else:
-                        self.audit("late", j, "stale", round=t, card=notice.round)
-                    break
+            notice = self.board.notice(j)
+            if notice is None or notice.data.phase != "ready" or not self.board.alive(j):
+                self.audit("late", j, "no card yet" if self.board.alive(j) else "not reachable", round=t)
+            elif notice.round < t - self.net.staleness:
+                self.audit("late", j, "stale", round=t, card=notice.round)
+            else:
+                found[j] = notice
+        self.audit.meters.alive.set(sum(self.board.alive(j) for j in near))
         return found
 
-    def _decide(self, t: int, moment: Moment, present: Mapping[PeerId, Notice], degree: int) -> tuple[Desk, Decision]:
+    def _decide(self, t: int, moment: Moment, present: dict[PeerId, Notice], degree: int) -> tuple[Desk, Decision]:
         """The strategy's own decision, with the network carrying its asks."""
         seed = self.config.seed
         view = View(
@@ -476,7 +545,8 @@ class Node:
             return
         rounds = self.config.rounds
         data = {"examples": len(self.peer.data.train), "degree": self.service.degree, "phase": "done"}
-        self.service.farewell = Blob(self.stamp.seal("card", rounds, data=data), b"")
+        self._announce = lambda: Blob(self.stamp.seal("card", rounds, data=data), b"")
+        self.service.farewell = self._announce()
         self._publish(self.service.farewell)
         until, look = time.monotonic() + self.net.deadline + self.net.patience, time.monotonic() + LOOK
         near = self._near(rounds - 1)
@@ -489,7 +559,7 @@ class Node:
             if time.monotonic() >= look:
                 look += LOOK
                 for j in waiting:
-                    self._looking.submit(self._look, j)
+                    self._once("look", j, partial(self._look, j))
 
     # -- checkpoints -----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import threading
 from types import FrameType
 
 from amity.data import Dataset
-from amity.errors import AmityError, IdentityError
+from amity.errors import AmityError, IdentityError, NetworkError
 from amity.net.audit import Audit, Handshakes
 from amity.net.identity import Identity
 from amity.net.link import Relay
@@ -45,9 +45,24 @@ def serve_relay(setup: Setup) -> None:
     Handshakes(audit)
     signal.signal(signal.SIGTERM, lambda _signal, _frame: ended.set())
     audit("start", network=roster.network, members=len(roster.names))
+    opened = False
+
+    def on_stranger(name: str) -> None:
+        audit("refused", "", STRANGER, link=name[:63])
+
     while not ended.is_set():
         files = stamps(setup.roster, identity.cert_path, identity.ca_path)
-        relay = Relay(identity, roster, setup.who.listen, setup.net.lease, lambda n: audit("refused", "", STRANGER, link=n))
+        try:
+            relay = Relay(
+                identity, roster, setup.who.listen, setup.net.lease, lambda n: audit("refused", "", STRANGER, link=n)
+            )
+        except NetworkError as error:
+            if not opened:
+                raise
+            audit("error", why="network", message=str(error))
+            ended.wait(LOOK)
+            continue
+        opened = True
         try:
             while not ended.wait(LOOK):
                 if stamps(*files) != files:

@@ -25,6 +25,7 @@ from amity.errors import StorageError, brief
 from amity.facts import REPLY_BYTES, Ledger, Probe, Visit
 from amity.net.accounts import Accounts
 from amity.net.audit import Audit
+from amity.net.board import KEPT
 from amity.net.limits import Allowance
 from amity.net.link import AskFailed, Request
 from amity.net.moment import INLINE, Blob, Moment
@@ -71,6 +72,8 @@ class Service:
         self._quick = ThreadPoolExecutor(4, "asks", *ONE_THREAD)
         self._bulk: ThreadPoolExecutor | None = None
         self._hosts = ThreadPoolExecutor(8, "visits", *ONE_THREAD)
+        self._slow = ThreadPoolExecutor(8, "losses", *ONE_THREAD)
+        """What may wait for the learner has threads of its own: greetings and cards never wait."""
         self._methods: Mapping[str, Callable[[Request, Manifest, Allowance], None]] = {
             "hello": self._hello,
             "card": self._card,
@@ -93,7 +96,7 @@ class Service:
         """From now on this round can be asked about; two rounds are kept."""
         with self._lock:
             self._moments[moment.round] = moment
-            for old in sorted(self._moments)[:-2]:
+            for old in sorted(self._moments)[:-KEPT]:
                 del self._moments[old]
             oldest = min(self._moments)
             self._visits = {key: found for key, found in self._visits.items() if found[0] >= oldest}
@@ -116,7 +119,7 @@ class Service:
         return ledger
 
     def close(self) -> None:
-        for pool in (self._quick, self._bulk, self._hosts):
+        for pool in (self._quick, self._bulk, self._hosts, self._slow):
             if pool is not None:
                 pool.shutdown(wait=False, cancel_futures=True)
 
@@ -138,7 +141,8 @@ class Service:
             self._audit("refused", request.asker, refused.reason)
             request.fail(refused.reason)
             return
-        pool = {"body": self._bulk, "host": self._hosts}.get(request.method, self._quick) or self._quick
+        pools = {"body": self._bulk, "host": self._hosts, "losses": self._slow}
+        pool = pools.get(request.method, self._quick) or self._quick
         try:
             pool.submit(self._serve, request, allowance)
         except RuntimeError:  # closing
@@ -196,7 +200,8 @@ class Service:
     # -- methods -----------------------------------------------------------------------------------------------------
 
     def _hello(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
-        newest = max(self._moments, default=-1)
+        with self._lock:
+            newest = max(self._moments, default=-1)
         data: dict[str, int | float | str] = {
             "version": __version__,
             "round": newest,
@@ -212,6 +217,8 @@ class Service:
 
     def _blob(self, request: Request, manifest: Manifest) -> Blob:
         kind = manifest.data.get("kind")
+        if manifest.round < 0:
+            raise Refused("malformed", "a model is of some round")
         if kind in ("probe", "visit"):
             found = self._visits.get((request.asker, str(manifest.data.get("visit"))))
             if found is None:
@@ -241,6 +248,7 @@ class Service:
         body, offset = self._blob(request, manifest).body, manifest.data.get("offset", 0)
         if not isinstance(offset, int) or not 0 <= offset < max(len(body), 1):
             raise Refused("malformed", f"offset {offset!r}")
+        self._spend(request, manifest)
         with allowance.transfer():
             for at in range(offset, len(body), self._net.chunk):
                 part = body[at : at + self._net.chunk]
@@ -253,6 +261,8 @@ class Service:
                 self.ledger.model_out += len(body) - offset
 
     def _losses(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
+        if manifest.round < 0:
+            raise Refused("malformed", "losses are of some round")
         losses = self._moment(manifest.round).losses()
         self._accounts.spend("losses", manifest.round, request.asker)
         self._answer(request, manifest, {"before": losses.before, "after": losses.after})
@@ -267,12 +277,13 @@ class Service:
             raise Refused("malformed", "a visit is of some round")
         moment = self._moment(-1 if self._net.sync == "none" else manifest.round)
         allowance.visit(moment.round)  # of mine: the visitor's rounds are what it says they are
-        try:
-            guest = self._guest(request.asker, manifest.round)
-        except AskFailed as failed:
-            raise Absent(f"your model did not come ({failed.reason})") from None
-        offer = moment.host(fact, guest, request.asker, self._spec, self.degree)
-        self._accounts.spend(type(fact).__name__.lower(), moment.round, request.asker)
+        with allowance.hosted():
+            try:
+                guest = self._guest(request.asker, manifest.round)
+            except AskFailed as failed:
+                raise Absent(f"your model did not come ({failed.reason[:40]})") from None
+            offer = moment.host(fact, guest, request.asker, self._spec, self.degree)
+        self._accounts.spend(type(fact).__name__.lower(), moment.round, request.asker, again=True)
         blob = moment.visit_blob(offer, request.asker, manifest.nonce)
         with self._lock:
             self._visits[request.asker, manifest.nonce] = (moment.round, blob)

@@ -46,7 +46,7 @@ DAYS = 30.0
 
 @dataclass
 class Swarm:
-    """Peers of one machine. `addresses` may place them elsewhere than on loopback (network namespaces, in tests)."""
+    """Peers of one machine. `hosts` may place them elsewhere than on loopback (network namespaces, in tests)."""
 
     out: Path
     config: Config

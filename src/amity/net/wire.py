@@ -55,6 +55,7 @@ Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Token = Annotated[str, Field(pattern=r"^[0-9a-f]{0,32}$")]
 Name = Annotated[str, Field(max_length=63)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
+Nonnegative = Annotated[float, Field(ge=0)]
 
 
 class Refused(Exception):
@@ -109,13 +110,13 @@ class VisitData(_Strict):
 
     examples: Count
     degree: Count
-    before: float
-    after: float
+    before: Nonnegative
+    after: Nonnegative
 
 
 class LossData(_Strict):
-    before: float
-    after: float
+    before: Nonnegative
+    after: Nonnegative
 
 
 _MANIFEST = TypeAdapter(Manifest)
@@ -123,13 +124,12 @@ _MANIFEST = TypeAdapter(Manifest)
 
 def said(model: type[Any], manifest: Manifest) -> Any:
     """The `data` of a manifest as what it must be; numbers must be finite."""
-    try:
-        found = model.model_validate(manifest.data)
-    except ValidationError as error:
-        raise Refused("malformed", f"{manifest.kind}: {error.errors()[0]['msg']}") from None
     if not all(math.isfinite(value) for value in manifest.data.values() if isinstance(value, float)):
         raise Refused("not finite", manifest.kind)
-    return found
+    try:
+        return model.model_validate(manifest.data)
+    except ValidationError as error:
+        raise Refused("malformed", f"{manifest.kind}: {error.errors()[0]['msg']}") from None
 
 
 @dataclass(frozen=True)
@@ -429,6 +429,6 @@ def dequantise(tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
     return values * scale.repeat_interleave(BLOCK)[: len(values)]
 
 
-def losses_of(manifest: Manifest, model: type[Any] = LossData) -> Losses:
-    found = said(model, manifest)
+def losses_of(manifest: Manifest) -> Losses:
+    found = said(LossData, manifest)
     return Losses(found.before, found.after)
