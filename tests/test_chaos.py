@@ -302,6 +302,7 @@ def test_a_newcomer_takes_the_current_model_of_its_friends_and_members_come_and_
     settings = config(20, peers=5, strategy={"name": "afind+"}, partition={"name": "iid", "samples": 24, "test": 100})
     with drill(tmp_path / "swarm", settings, unlisted=("peer-04",)) as chaos:
         swarm = chaos.swarm
+        chaos.disturbed.add("peer-04")
         identity = Identity.load(swarm.folder("peer-04") / "identity", "peer-04")
         listen = read_setup(swarm.folder("peer-04")).who.listen
         everyone = swarm.roster.with_member(Member("peer-04", listen, identity.fingerprint))
@@ -330,6 +331,7 @@ def test_a_certificate_is_renewed_while_everyone_goes_on_and_an_expired_one_shut
     try:
         swarm.start()
         chaos = Drill(swarm)
+        chaos.disturbed |= {"peer-00", "peer-02"}
 
         def gone() -> bool:
             return any(e["event"] == "left" and e["peer"] == "peer-02" for e in chaos.events("peer-00"))
@@ -341,7 +343,9 @@ def test_a_certificate_is_renewed_while_everyone_goes_on_and_an_expired_one_shut
         chaos.until(lambda: chaos.events("peer-00")[-1] and _joined_again(chaos), 20)
         swarm.certify("peer-00", "127.0.0.1", days=2)
         chaos.finish()
-        assert [e["why"] for e in chaos.events("peer-00") if e["event"] == "certificate"] == ["renewed"]
+        words = [e["why"] for e in chaos.events("peer-00") if e["event"] == "certificate"]
+        assert words.count("renewed") == 1
+        assert "ends soon" in words, "two days are few"
         assert chaos.rounds_of("peer-01") == list(range(24)), "the one with nothing to renew missed nothing"
     finally:
         swarm.stop()

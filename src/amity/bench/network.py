@@ -43,7 +43,8 @@ class Networked:
     seconds: dict[str, float] = field(default_factory=dict)
     """Of a round, by phase: waiting for others' cards, asking (with transfers), mixing, checkpoint and log."""
     overhead: float = 0.0
-    """(round - training) / training; waiting for others is part of it, evaluation is not."""
+    """(round - training) / training; waiting for others and the strategy's own losses are part of it, evaluation is not.
+    Whether answering others slows training itself shows beside `local`, which moves no models."""
     model_mb: float = 0.0
     asks: int = 0
     p50_ms: float | None = None
@@ -73,7 +74,7 @@ def bench_config(strategy: str, samples: int = 300, rounds: int = 4) -> Config:
 def measure_network(say: Say) -> list[Networked]:
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
-        for strategy in ("gossip", "afind+"):
+        for strategy in ("local", "gossip", "afind+"):
             say(f"{PEERS} peers, {strategy}: rounds with training")
             rows.append(_rounds(Path(scratch) / strategy, bench_config(strategy)))
         say(f"{PEERS} peers: asks while models move")
