@@ -42,7 +42,7 @@ from amity.net.wire import Refused, Schema, Stamp, digest_of
 from amity.rng import rng
 from amity.run import load_data
 from amity.simulate.build import make_learner, make_shard, settled
-from amity.simulate.engine import Report
+from amity.simulate.engine import Clock, Report
 from amity.store import RunDir
 from amity.topology import Network
 
@@ -378,7 +378,7 @@ class Node:
             self.next_round = t + ahead
 
     def _round(self) -> Report:
-        t, clock = self.next_round, _Clock()
+        t, clock = self.next_round, Clock()
         near = self._near(t)
         self.audit.meters.round.set(t)
         moment, ledger = self._train(t, len(near))
@@ -510,9 +510,7 @@ class Node:
         for j, weight in sorted(taken_from(decision.row, self.me).items()):
             self.audit("used", j, round=t, weight=weight, of_round=present[j].round)
 
-    def _report(
-        self, t: int, decision: Decision, desk: Desk, costs: dict[str, Any], available: int, clock: _Clock
-    ) -> Report:
+    def _report(self, t: int, decision: Decision, desk: Desk, costs: dict[str, Any], available: int, clock: Clock) -> Report:
         """The same record as the simulator's, of this peer alone."""
         served, ledger = self.service.take_ledger(), desk.ledger
         taken = taken_from(decision.row, self.me)
@@ -613,13 +611,3 @@ def _of_friends(row: Mapping[PeerId, float], me: PeerId) -> dict[PeerId, float]:
     friends = {j: weight for j, weight in row.items() if j not in (me, START)}
     total = sum(friends[j] for j in sorted(friends))
     return {j: friends[j] / total for j in sorted(friends)} if total > 0 else dict(row)
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._at = time.perf_counter()
-
-    def lap(self, phase: str) -> None:
-        now = time.perf_counter()
-        self.laps[phase], self._at = now - self._at, now

@@ -139,7 +139,7 @@ class Simulation:
             return self._round(self.next_round)
 
     def _round(self, t: int) -> Report:
-        clock = _Clock()
+        clock = Clock()
         near = self.network.neighbours(t, everyone=self._central)
         self._train(t, near)
         clock.lap("train")
@@ -419,7 +419,7 @@ class Simulation:
         self.next_round = round
 
 
-class _Clock:
+class Clock:
     """Seconds by phase."""
 
     def __init__(self) -> None:
