@@ -17,7 +17,7 @@ swarm: $(VENV)/peers.stamp  ## Eight real peers on this machine, each a process 
 test: $(VENV)/test.stamp lint types  ## Everything that must hold before a change lands
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
-test-all: $(VENV)/test.stamp lint types  ## The same with the complete chaos, stranger and fuzz runs (about an hour)
+test-all: $(VENV)/test.stamp lint types  ## The same with the complete chaos, stranger and fuzz runs (some ten minutes more)
 	$(BIN)/python -m pytest -n 2 --full $(ARGS)
 
 lint: $(VENV)/test.stamp
