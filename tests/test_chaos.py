@@ -154,8 +154,9 @@ def undisturbed(settings: Any, out: Path, names: tuple[str, ...] = ()) -> float:
     return sum(final[name] for name in names or final) / len(names or final)
 
 
-def within_two_points(result: Result, settings: Any, out: Path) -> None:
-    assert result.accuracy > undisturbed(settings, out) - 0.02
+def hardly_worse(result: Result, settings: Any, out: Path, full: bool) -> None:
+    """Within 2 points of the undisturbed run after 20 rounds; the short form has fewer, in which faults weigh more."""
+    assert result.accuracy > undisturbed(settings, out) - (0.02 if full else 0.05)
 
 
 @WHERE
@@ -177,7 +178,7 @@ def test_peers_that_are_killed_every_round_come_back_and_nobody_waits_for_them(
         chaos.swarm.start(list(dead))
         result = chaos.finish()
     assert any(e["event"] == "caught up" for name in chaos.disturbed for e in chaos.events(name))
-    within_two_points(result, settings, tmp_path / "calm")
+    hardly_worse(result, settings, tmp_path / "calm", full)
 
 
 @WHERE
@@ -196,7 +197,7 @@ def test_a_peer_that_hangs_is_left_out_and_rejoins(tmp_path: Path, full: bool, w
         result = chaos.finish()
         away = [e for name in ("peer-00", "peer-07") for e in chaos.events(name) if e["event"] == "late"]
     assert {e["peer"] for e in away} == {"peer-03"}, "reported, and nobody else was late"
-    within_two_points(result, settings, tmp_path / "calm")
+    hardly_worse(result, settings, tmp_path / "calm", full)
 
 
 @WHERE
@@ -209,7 +210,7 @@ def test_the_first_peer_of_the_roster_may_be_dead_from_the_start(tmp_path: Path,
             assert {(e["peer"], e["why"]) for e in late} == {("peer-00", "not reachable")}
             assert chaos.rounds_of(name) == list(range(settings.rounds))
         alive = undisturbed(settings, tmp_path / "calm", chaos.swarm.names[1:])
-    assert result.accuracy > alive - 0.02, "of the seven that lived"
+    assert result.accuracy > alive - (0.02 if full else 0.05), "of the seven that lived"
 
 
 @without_namespaces
@@ -229,7 +230,7 @@ def test_two_halves_that_are_cut_apart_go_on_and_find_each_other_again(tmp_path:
     apart = [t for t in range(settings.rounds) if t not in across]
     assert len(apart) >= 2, "while the cable was cut, nobody took from the other half"
     assert max(across) >= settings.rounds - 3, "after it was healed, they do again"
-    within_two_points(result, settings, tmp_path / "calm")
+    hardly_worse(result, settings, tmp_path / "calm", full)
 
 
 @without_namespaces
@@ -243,7 +244,7 @@ def test_a_peer_on_a_slow_line_does_not_hold_the_others_up(tmp_path: Path, full:
             result = chaos.finish()
             late = [e for name in chaos.swarm.names for e in chaos.events(name) if e["event"] == "late"]
     assert late == [], "its cards are small, and come in time"
-    within_two_points(result, settings, tmp_path / "calm")
+    hardly_worse(result, settings, tmp_path / "calm", full)
 
 
 def test_an_error_in_one_peer_stays_in_that_peer(tmp_path: Path) -> None:
