@@ -16,7 +16,7 @@ from amity.errors import ConfigError, unknown
 from amity.files import write_atomically
 from amity.learn import native_bf16
 from amity.run import new_dir
-from amity.terminal import err_console, out_console
+from amity.terminal import blank_table, err_console, out_console
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="[WORKLOAD]...", show_default=False)]
 
@@ -71,7 +71,6 @@ def _network(folder: Path, as_json: bool) -> None:
         from amity.bench.network import PHASES, measure_network
     with err_console.status("measuring") as status:
         rows = measure_network(status.update if err_console.is_terminal else err_console.print)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     columns = (
         "four peers on loopback",
         *(f"{phase} (s)" for phase in PHASES),
@@ -80,8 +79,7 @@ def _network(folder: Path, as_json: bool) -> None:
         "p95 (ms)",
         "MB/s",
     )
-    for at, column in enumerate(columns):
-        table.add_column(column, justify="left" if at == 0 else "right")
+    table = blank_table(columns)
     for row in rows:
         phases = [f"{row.seconds[phase]:.3g}" if row.seconds else "" for phase in PHASES]
         asks = [f"{value:.3g}" if value is not None else "" for value in (row.p50_ms, row.p95_ms, row.moved_mb_s)]
@@ -114,7 +112,6 @@ def _plain(row: Any) -> dict[str, Any]:
 
 
 def _table(rows: Sequence[Any]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     columns = (
         "workload",
         "strategy",
@@ -126,8 +123,7 @@ def _table(rows: Sequence[Any]) -> Table:
         "GEMM share",
         "peak MB",
     )
-    for at, column in enumerate((*columns, "train", "select", "mix", "evaluate (s)")):
-        table.add_column(column, justify="left" if at < 3 else "right")
+    table = blank_table((*columns, "train", "select", "mix", "evaluate (s)"), (0, 1, 2))
     for row in rows:
         gossip = f"{row.ratio_to_gossip:.2f}" if row.ratio_to_gossip is not None else ""
         table.add_row(
@@ -146,11 +142,8 @@ def _table(rows: Sequence[Any]) -> Table:
 
 
 def _scale_table(rows: Sequence[Any]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    for at, column in enumerate(
-        ("model", "graph", "peers", "ms a peer and round", "peak MB", "matrix MB", "data MB", "peak / matrix")
-    ):
-        table.add_column(column, justify="left" if at < 2 else "right")
+    columns = ("model", "graph", "peers", "ms a peer and round", "peak MB", "matrix MB", "data MB", "peak / matrix")
+    table = blank_table(columns, (0, 1))
     for row in rows:
         numbers = (row.peers, 1000 * row.seconds_per_peer, row.peak_mb, row.matrix_mb, row.data_mb, row.matrices)
         table.add_row(row.model, row.graph, *(f"{n:,.2f}" if n < 10 else f"{n:,.0f}" for n in numbers))

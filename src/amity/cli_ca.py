@@ -7,13 +7,12 @@ from typing import Annotated
 
 import typer
 
-from amity.cli_peer import needs_peers
+from amity.cli_peer import Keys, needs_peers
 from amity.config import only
 from amity.errors import ConfigError
-from amity.terminal import out_console
+from amity.terminal import say
 
 app = typer.Typer(no_args_is_help=True, help="Certificates: found an authority, and sign those who take part.")
-Keys = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", show_default=False)]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the authority; its key never leaves it.")]
 Request = Annotated[Path, typer.Argument(metavar="REQUEST.pem", help="What a peer sent: its name, hosts and public key.")]
 
@@ -33,8 +32,8 @@ def init(folder: Folder, words: Keys = None) -> None:
         from amity.net.identity import CA, expires
     values = only(words or [], "name", "days")
     ca_init(folder, values.get("name", "Amity CA"), _days(values, 3650))
-    _say(f"key:         {folder / CA_KEY} (keep it secret, and keep a copy)")
-    _say(f"certificate: {folder / CA}, for every member; valid until {expires(folder / CA):%Y-%m-%d}")
+    say(f"key:         {folder / CA_KEY} (keep it secret, and keep a copy)")
+    say(f"certificate: {folder / CA}, for every member; valid until {expires(folder / CA):%Y-%m-%d}")
 
 
 @app.command("sign")
@@ -50,17 +49,13 @@ def sign(folder: Folder, request: Request, words: Keys = None) -> None:
     out = Path(values["out"]) if "out" in values else request.with_name(CERT)
     fingerprint = ca_sign(folder, request, out, values["name"], _days(values, 90))
     hosts = hosts_of(load_certificates(out)[0])
-    _say(f"certificate: {out}, to be sent back together with {folder / CA}")
-    _say(f"hosts:       {', '.join(hosts)}; valid until {expires(out):%Y-%m-%d %H:%M} UTC")
-    _say(f"fingerprint: {fingerprint}")
-    _say("in roster.toml, with the port on which it listens:\n")
-    _say(_entry(values["name"], hosts[0], fingerprint))
+    say(f"certificate: {out}, to be sent back together with {folder / CA}")
+    say(f"hosts:       {', '.join(hosts)}; valid until {expires(out):%Y-%m-%d %H:%M} UTC")
+    say(f"fingerprint: {fingerprint}")
+    say("in roster.toml, with the port on which it listens:\n")
+    say(_entry(values["name"], hosts[0], fingerprint))
 
 
 def _entry(name: str, host: str, fingerprint: str) -> str:
     address = f"[{host}]:7447" if ":" in host else f"{host}:7447"
     return f'[[peer]]\nname = "{name}"\naddress = "{address}"\nfingerprint = "{fingerprint}"'
-
-
-def _say(line: str) -> None:
-    out_console.print(line, soft_wrap=True, markup=False)

@@ -16,7 +16,7 @@ from amity.errors import ConfigError
 from amity.files import write_atomically
 from amity.run import Result, load_data, new_dir
 from amity.simulate import Report
-from amity.terminal import complain, err_console, out_console, show_run, status
+from amity.terminal import complain, err_console, out_console, say, show_run, status
 
 if TYPE_CHECKING:
     from amity.net.swarm import Swarm
@@ -82,11 +82,11 @@ def init(folder: Folder, words: Keys = None) -> None:
     for file, text in (("peer.toml", TEMPLATE.format(name=name, listen=address)), ("roster.toml", roster.dump())):
         if not (folder / file).exists():
             write_atomically(folder / file, text.encode())
-    _say(f"key:         {folder / 'identity' / 'key.pem'} (never leaves this machine)")
-    _say(f"request:     {folder / 'identity' / 'request.pem'}: have the authority sign it (`amity ca sign`), and put its")
-    _say(f"             cert.pem and ca.pem into {folder / 'identity'}")
-    _say(f"fingerprint: {fingerprint}: for everybody's roster.toml")
-    _say(f"then edit {folder / 'peer.toml'} and try `amity peer check {folder}`")
+    say(f"key:         {folder / 'identity' / 'key.pem'} (never leaves this machine)")
+    say(f"request:     {folder / 'identity' / 'request.pem'}: have the authority sign it (`amity ca sign`), and put its")
+    say(f"             cert.pem and ca.pem into {folder / 'identity'}")
+    say(f"fingerprint: {fingerprint}: for everybody's roster.toml")
+    say(f"then edit {folder / 'peer.toml'} and try `amity peer check {folder}`")
 
 
 @app.command("request")
@@ -104,7 +104,7 @@ def request(folder: Folder, words: Keys = None) -> None:
     if not hosts:
         raise ConfigError("host: is missing; for example host=10.0.0.1")
     make_request(setup.identity, setup.who.name, hosts)
-    _say(f"request: {setup.identity / 'request.pem'}; a running peer takes up the new cert.pem by itself")
+    say(f"request: {setup.identity / 'request.pem'}; a running peer takes up the new cert.pem by itself")
 
 
 @app.command("check")
@@ -150,14 +150,14 @@ def run(folder: Folder, words: Keys = None) -> None:
     setup = read_setup(folder, parse(words or []))
     with status(f"reading {setup.config.data.name}"):
         load_data(setup.config)
-    _say(f"{setup.who.name}: listening on {setup.who.listen or 'nothing (relay only)'}; log: {setup.state / 'audit.jsonl'}")
+    say(f"{setup.who.name}: listening on {setup.who.listen or 'nothing (relay only)'}; log: {setup.state / 'audit.jsonl'}")
 
     def told(report: Report) -> None:
         ((me, record),) = report.peers.items()
         row = {j: weight for j, weight in report.rows[me].items() if j != me}
         took = ", ".join(f"{j} {weight:.2f}" for j, weight in sorted(row.items())) or "nobody"
         score = f"accuracy {100 * record['accuracy']:.1f} %, " if "accuracy" in record else ""
-        _say(f"round {report.round}: {score}took from {took}; {sum(report.seconds.values()):.1f} s")
+        say(f"round {report.round}: {score}took from {took}; {sum(report.seconds.values()):.1f} s")
 
     serve(setup, told)
 
@@ -168,7 +168,7 @@ def relay(folder: Folder) -> None:
         from amity.net.serve import serve_relay
         from amity.net.setup import read_setup
     setup = read_setup(folder)
-    _say(f"{setup.who.name}: passing on at {setup.who.listen}")
+    say(f"{setup.who.name}: passing on at {setup.who.listen}")
     serve_relay(setup)
 
 
@@ -194,7 +194,7 @@ def swarm(
         crowd = Swarm(out, config, typed("net", Net, net))
         crowd.lay_out()
     label, name = crowd.config.strategy.label, crowd.config.data.name
-    _say(f"{label}: {name}, {crowd.config.peers} peers, {crowd.config.rounds} rounds, each peer a process; {out}")
+    say(f"{label}: {name}, {crowd.config.peers} peers, {crowd.config.rounds} rounds, each peer a process; {out}")
     _watch(crowd)
     with status("drawing the report"):
         merge(out, crowd.config)
@@ -222,16 +222,12 @@ def _watch(crowd: Swarm) -> None:
                 nonlocal last
                 if time.monotonic() - last > 5:
                     last = time.monotonic()
-                    _say(watch.line())
+                    say(watch.line())
 
             crowd.wait(tick=line)
-            _say(watch.line())
+            say(watch.line())
     except KeyboardInterrupt:
         err_console.print("ending the peers; the same command with the same out= goes on")
         raise
     finally:
         crowd.stop()
-
-
-def _say(text: str) -> None:
-    out_console.print(text, soft_wrap=True, markup=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, get_args, get_type_hints
 
@@ -47,10 +47,21 @@ def status(what: str) -> Iterator[None]:
         yield
 
 
-def show_table(comparison: Comparison) -> None:
+def say(text: str) -> None:
+    """A line as it is, however long."""
+    out_console.print(text, soft_wrap=True, markup=False)
+
+
+def blank_table(columns: Iterable[str], left: Collection[int] = (0,), no_wrap: bool = False) -> Table:
+    """A table without rows; the columns at `left` are text, all others numbers."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    for at, column in enumerate(COLUMNS):
-        table.add_column(column, justify="left" if at == 0 else "right")
+    for at, column in enumerate(columns):
+        table.add_column(column, justify="left" if at in left else "right", no_wrap=no_wrap)
+    return table
+
+
+def show_table(comparison: Comparison) -> None:
+    table = blank_table(COLUMNS)
     fair = comparison.fair
     best = max(fair or comparison.lines, key=lambda line: line.accuracy).label
     for line in comparison.lines:

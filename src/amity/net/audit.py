@@ -60,6 +60,10 @@ class Audit:
             self._held[key] = (now, 0)
             self._write(key, held + 1, more)
 
+    def refuse(self, peer: str, reason: str, text: str, **more: Any) -> None:
+        """Log what was not believed: the reason to count by, and what it said."""
+        self("refused", peer, reason, detail=text[:200], **more)
+
     def _write(self, key: tuple[str, str, str], count: int, more: Mapping[str, Any]) -> None:
         event, peer, why = key
         record: dict[str, Any] = {"at": round(time.time(), 3), "event": event}
@@ -95,14 +99,6 @@ class Audit:
             self._closed = True
             if self._stream is not None:
                 self._stream.close()
-
-    def refused(self) -> dict[str, dict[str, int]]:
-        """By peer and reason, how often."""
-        out: dict[str, dict[str, int]] = {}
-        for (event, peer, detail), count in self.counts.items():
-            if event == "refused":
-                out.setdefault(peer, {})[detail] = count
-        return out
 
 
 class Meters:

@@ -99,7 +99,7 @@ class Courier:
                 self._audit("silent", peer)
                 self._board.silent(peer)
         except Refused as refused:
-            self._audit("refused", peer, refused.reason, detail=str(refused)[:200])
+            self._audit.refuse(peer, refused.reason, str(refused))
             self._board.silent(peer)
 
     def _want(self, *kinds: Kind, peer: str, round: int | None = None, re: str | None = None, any: bool = False) -> Expected:

@@ -76,7 +76,7 @@ class Desk:
                 self._audit("missing", j, counted(failed.reason), round=self._round, ask=what, detail=failed.reason[:100])
                 self.missing[j] = failed.reason
             except Refused as refused:
-                self._audit("refused", j, refused.reason, round=self._round, ask=what, detail=str(refused)[:200])
+                self._audit.refuse(j, refused.reason, str(refused), round=self._round, ask=what)
                 self.missing[j] = refused.reason
         return found
 

@@ -27,6 +27,11 @@ class Blob:
     head: bytes
     body: bytes
 
+    @property
+    def message(self) -> bytes:
+        """As it is published or answered in one piece: with its body where that is small."""
+        return self.head + (self.body if len(self.body) <= INLINE else b"")
+
 
 def frozen(peer: Peer, world: World, round: int) -> Peer:
     """The same peer in this round, on copies of its vectors and with a learner of its own (so that it can answer while

@@ -34,7 +34,7 @@ from amity.net.courier import Courier
 from amity.net.desk import Desk
 from amity.net.identity import Identity, expires
 from amity.net.link import AskFailed, Handlers, Link, ZenohLink
-from amity.net.moment import INLINE, Blob, Moment, frozen
+from amity.net.moment import Blob, Moment, frozen
 from amity.net.roster import Roster
 from amity.net.service import Service
 from amity.net.setup import Setup, data_of
@@ -70,6 +70,7 @@ class Node:
         self._listen_in = listen_in
         self.setup, self.net, self.me = setup, setup.net, setup.who.name
         self.identity = Identity.load(setup.identity, self.me)
+        self._ends = expires(self.identity.cert_path)
         self.roster = member_of(Roster.load(setup.roster), self.identity, setup)
         self._connect = connect or (lambda i, r, h: ZenohLink(i, r, setup.who.listen, h, setup.net.lease))
         dataset, data = data_of(setup, dataset or load_data(setup.config))
@@ -248,7 +249,7 @@ class Node:
 
     def _validity(self) -> float:
         """Seconds until my certificate ends; a word in the log while it is soon, twice a day."""
-        left = (expires(self.identity.cert_path) - datetime.now(UTC)).total_seconds()
+        left = (self._ends - datetime.now(UTC)).total_seconds()
         if left < SOON and time.monotonic() - self._warned > SOON / 28:
             self._warned = time.monotonic()
             self.audit("certificate", self.me, "ends soon", seconds=round(left))
@@ -302,7 +303,7 @@ class Node:
             self.audit("roster", name, "added" if name in roster.members else "removed")
         if not changed:
             self.audit(*(("certificate", self.me, "renewed") if roster == self.roster else ("roster", self.me, "changed")))
-        self.identity, self.roster = identity, roster
+        self.identity, self.roster, self._ends = identity, roster, expires(identity.cert_path)
         self.courier.roster = roster
         self.service.admit(roster)
         try:
@@ -319,7 +320,7 @@ class Node:
             self.service.allow_card(sender)
             self.courier.on_card(sender, data)
         except Refused as refused:
-            self.audit("refused", known, refused.reason, detail=str(refused)[:200])
+            self.audit.refuse(known, refused.reason, str(refused))
 
     def _on_live(self, name: str, here: bool) -> None:
         if name not in self.roster.members:
@@ -342,7 +343,7 @@ class Node:
         except AskFailed:
             return
         except Refused as refused:
-            self.audit("refused", name, refused.reason, detail=str(refused)[:200])
+            self.audit.refuse(name, refused.reason, str(refused))
 
     def _guest(self, visitor: PeerId, round: int) -> Any:
         return self.courier.model(visitor, "start", round)[0]
@@ -413,12 +414,11 @@ class Node:
         return moment, costs
 
     def _publish(self, blob: Blob) -> None:
-        data = blob.head + (blob.body if len(blob.body) <= INLINE else b"")
         try:
-            self._current_link().publish(data)
+            self._current_link().publish(blob.message)
         except AskFailed:
             return  # whoever sees me again asks for my card
-        self.audit.meters.bytes.labels("out").inc(len(data))
+        self.audit.meters.bytes.labels("out").inc(len(blob.message))
 
     def _await(self, t: int, near: tuple[PeerId, ...]) -> dict[PeerId, Notice]:
         """The cards of this round: of everyone who is here, but not for longer than the deadline."""
@@ -434,10 +434,7 @@ class Node:
                 if not [j for j in waiting if j not in passed] or time.monotonic() >= until:
                     break
                 self.board.changed.wait(0.1)
-            if time.monotonic() >= look:
-                look += LOOK
-                for j in waiting:
-                    self._once("look", j, partial(self._look, j))
+            look = self._nudge(waiting, look)
         self._waiting = frozenset()
         self._see(passed, t)
         cards = {j: notice for j in near if (notice := self.board.notice(j, t)) is not None}
@@ -453,6 +450,14 @@ class Node:
         """Whoever is here; but who has let two deadlines pass is given another only now and then, so that nobody makes
         every round last as long as it may."""
         return self.board.alive(j) and (self._slow[j] < 2 or t % 5 == 0)
+
+    def _nudge(self, waiting: list[PeerId], due: float) -> float:
+        """Now and then, look for the cards that are waited for: they may be lost. Returns when to look again."""
+        if time.monotonic() < due:
+            return due
+        for j in waiting:
+            self._once("look", j, partial(self._look, j))
+        return due + LOOK
 
     def _see(self, peers: list[PeerId], t: int) -> None:
         """Ask for cards of a round (-1: the newest), and wait for them a little."""
@@ -554,10 +559,7 @@ class Node:
                 if not waiting:
                     break
                 self.board.changed.wait(0.2)
-            if time.monotonic() >= look:
-                look += LOOK
-                for j in waiting:
-                    self._once("look", j, partial(self._look, j))
+            look = self._nudge(waiting, look)
 
     # -- checkpoints -----------------------------------------------------------------------------------------------------
 

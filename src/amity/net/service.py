@@ -28,7 +28,7 @@ from amity.net.audit import Audit
 from amity.net.board import KEPT
 from amity.net.limits import Allowance
 from amity.net.link import AskFailed, Request
-from amity.net.moment import INLINE, Blob, Moment
+from amity.net.moment import Blob, Moment
 from amity.net.options import Net
 from amity.net.roster import Roster
 from amity.net.wire import SKEW_MS, Expected, Manifest, Refused, Schema, Stamp, open_head
@@ -156,7 +156,7 @@ class Service:
             self._audit("answered", request.asker, request.method)
             request.done()
         except Refused as refused:
-            self._audit("refused", request.asker, refused.reason, detail=str(refused)[:200])
+            self._audit.refuse(request.asker, refused.reason, str(refused))
             request.fail(refused.reason)
         except Absent as absent:
             self._audit("absent", request.asker, request.method)
@@ -206,14 +206,12 @@ class Service:
             "version": __version__,
             "round": newest,
             "phase": self.phase,
-            "at": int(time.time() * 1000),
         }
         self._answer(request, manifest, data)
 
     def _card(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
         last = self.farewell if manifest.round < 0 else None
-        blob = last or self._moment(manifest.round).blob("card")
-        request.reply(blob.head + (blob.body if len(blob.body) <= INLINE else b""))
+        request.reply((last or self._moment(manifest.round).blob("card")).message)
 
     def _blob(self, request: Request, manifest: Manifest) -> Blob:
         kind = manifest.data.get("kind")

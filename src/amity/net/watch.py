@@ -11,6 +11,7 @@ from rich.table import Table
 
 from amity.core import START, PeerId
 from amity.net.swarm import Swarm
+from amity.terminal import blank_table
 
 
 def last_line(path: Path, tail: int = 16384) -> dict[str, Any]:
@@ -37,9 +38,7 @@ class Watch:
         return "failed" if name in self._swarm.failed else "done" if name in self._swarm.processes else "waiting"
 
     def table(self) -> Table:
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-        for at, column in enumerate(("peer", "round", "accuracy", "took from", "kB in", "s/round", "")):
-            table.add_column(column, justify="left" if at in (0, 3, 6) else "right", no_wrap=True)
+        table = blank_table(("peer", "round", "accuracy", "took from", "kB in", "s/round", ""), (0, 3, 6), no_wrap=True)
         for name in self._swarm.names:
             state = self._swarm.folder(name) / "state"
             found, edges, time = (last_line(state / f"{f}.jsonl") for f in ("metrics", "edges", "timings"))

@@ -298,12 +298,7 @@ Shapes = Mapping[str, tuple[torch.dtype, tuple[int, ...]]]
 
 def read_tensors(body: bytes | bytearray, shapes: Shapes) -> dict[str, torch.Tensor]:
     """Exactly these tensors, of these types and shapes; the header is checked before the library parses it."""
-    if len(body) < 8:
-        raise Refused("bad tensors", "no header")
-    length = int.from_bytes(body[:8], "little")
-    if length > min(LARGEST_HEADER, len(body) - 8):
-        raise Refused("bad tensors", "header too long")
-    found = _header(bytes(body[8 : 8 + length]))
+    found, _ = _header(body)
     if found.keys() != shapes.keys():
         raise Refused("bad tensors", f"expected {sorted(shapes)}, got {sorted(found)[:8]}")
     for name, (kind, shape) in shapes.items():
@@ -320,19 +315,26 @@ def read_tensors(body: bytes | bytearray, shapes: Shapes) -> dict[str, torch.Ten
     return tensors
 
 
-def _header(raw: bytes) -> dict[str, Any]:
+def _header(body: bytes | bytearray) -> tuple[dict[str, Any], int]:
+    """The header of a body, and where its data begins."""
+
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len({key for key, _ in pairs}) != len(pairs):
             raise Refused("bad tensors", "a name twice in the header")
         return dict(pairs)
 
+    if len(body) < 8:
+        raise Refused("bad tensors", "no header")
+    length = int.from_bytes(body[:8], "little")
+    if length > min(LARGEST_HEADER, len(body) - 8):
+        raise Refused("bad tensors", "header too long")
     try:
-        found = json.loads(raw, object_pairs_hook=unique)
+        found = json.loads(bytes(body[8 : 8 + length]), object_pairs_hook=unique)
     except (ValueError, RecursionError):
         raise Refused("bad tensors", "header is not JSON") from None
     if not isinstance(found, dict):
         raise Refused("bad tensors", "header is no table")
-    return found
+    return found, 8 + length
 
 
 def encode_sketch(sketch: torch.Tensor) -> bytes:
@@ -393,15 +395,13 @@ def decode_share(manifest: Manifest, body: bytes | bytearray, schema: Schema) ->
 
 def _mask_of(body: bytes | bytearray, schema: Schema) -> tuple[int, torch.Tensor]:
     """The mask says how many numbers there must be, so it is read first."""
-    size = (schema.size + 7) // 8
-    if len(body) < 8 or (length := int.from_bytes(body[:8], "little")) > min(LARGEST_HEADER, len(body) - 8):
-        raise Refused("bad tensors", "no header, or too long")
-    entry = _header(bytes(body[8 : 8 + length])).get("mask")
+    header, data = _header(body)
+    entry = header.get("mask")
     offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
     if not (isinstance(offsets, list) and len(offsets) == 2 and all(type(at) is int and at >= 0 for at in offsets)):
         raise Refused("bad tensors", "no mask")
-    bits = np.frombuffer(bytes(body[8 + length + offsets[0] : 8 + length + offsets[1]]), np.uint8)
-    if len(bits) != size:
+    bits = np.frombuffer(bytes(body[data + offsets[0] : data + offsets[1]]), np.uint8)
+    if len(bits) != (schema.size + 7) // 8:
         raise Refused("wrong shape", "mask")
     mask = np.unpackbits(bits, count=schema.size).astype(bool)
     if np.packbits(mask).tobytes() != bits.tobytes():
