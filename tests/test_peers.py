@@ -174,6 +174,7 @@ def test_a_renewed_certificate_of_the_same_key_needs_no_change_of_the_roster(cal
         ("net.deadlin=3", "did you mean 'deadline'"),
         ("net.deadline=0", "deadline"),
         ("net.transfer=fp64", "transfer"),
+        ("rounds=1 out=", "expected a path"),
         ("peers=1 strategy=gossip out=x net.sync=never", "sync"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +19,7 @@ from amity.cli_data import app as data_app
 from amity.cli_peer import app as peer_app
 from amity.cli_peer import relay, swarm
 from amity.compare import DEFAULT_STRATEGIES, Comparison, cells_for, collect
-from amity.config import Config, load, only, parse, scalar
+from amity.config import Config, load, only, out_path, scalar, split_words
 from amity.errors import AmityError, ConfigError, brief
 from amity.estimate import estimate
 from amity.files import write_atomically
@@ -110,16 +110,6 @@ def root(
     """Decentralized federated learning in which every peer finds its friends."""
 
 
-def _read(words: Sequence[str], *own: str) -> tuple[Path | None, dict[str, Any], dict[str, Any]]:
-    """File, overrides, and the command's own keys out of `[FILE.toml] key=value ...`."""
-    words = list(words)
-    file = Path(words.pop(0)) if words and "=" not in words[0] else None
-    values = parse(words)
-    raw = dict(word.partition("=")[::2] for word in words)
-    mine: dict[str, Any] = {key: raw[key] for key in own if values.pop(key, None) is not None}
-    return file, values, mine
-
-
 def _split(value: Any) -> list[str]:
     return [part.strip() for part in str(value).split(",") if part.strip()]
 
@@ -129,12 +119,6 @@ def _seeds(value: Any) -> list[int]:
         return [int(part) for part in _split(value)]
     except ValueError:
         raise ConfigError(f"seeds: expected numbers separated by commas, got {value!r}") from None
-
-
-def _out(mine: Mapping[str, Any]) -> Path:
-    if not str(mine["out"]).strip():
-        raise ConfigError("out: expected a path, got nothing")
-    return Path(str(mine["out"]))
 
 
 def _count(mine: dict[str, Any], key: str) -> int:
@@ -147,9 +131,9 @@ def _count(mine: dict[str, Any], key: str) -> int:
 @app.command()
 def run(words: Words = None) -> None:
     """Run one experiment. Own key: out=DIR."""
-    file, values, mine = _read(words or [], "out")
+    file, values, mine = split_words(words or [], "out")
     config = load(file, values)
-    path = _out(mine) if "out" in mine else new_dir(config.strategy.slug)
+    path = out_path(mine) if "out" in mine else new_dir(config.strategy.slug)
     RunDir.check(path, config)
     _announce([config], 1)
     board, hook = single(out_console, Cell(config.strategy.label, config.seed, config, path))
@@ -173,14 +157,14 @@ def resume(path: Where) -> None:
 @app.command()
 def compare(words: Words = None) -> None:
     """Compare strategies, paired by seed. Own keys: strategies=A,B:preset,C:k=5 seeds=0,1,2 out=DIR jobs=N."""
-    file, values, mine = _read(words or [], "strategies", "seeds", "out", "jobs")
+    file, values, mine = split_words(words or [], "strategies", "seeds", "out", "jobs")
     for key in values:
         if key.partition(".")[0] == "strategy":
             raise ConfigError(f"{key}: a comparison names its strategies by strategies=NAME:option=value,...")
     base = load(file, values)
     specs = _split(mine["strategies"]) if "strategies" in mine else list(DEFAULT_STRATEGIES)
     seeds = _seeds(mine.get("seeds", "0,1,2"))
-    path = _out(mine) if "out" in mine else new_dir("compare")
+    path = out_path(mine) if "out" in mine else new_dir("compare")
     cells = cells_for(base, specs, seeds, path)
     comparison = _collect(cells, path, _count(mine, "jobs"))
     show_table(comparison)
@@ -194,7 +178,7 @@ def sweep(words: Words = None) -> None:
     Keys with several values separated by commas form the grid; NAME.key=... belongs to strategy NAME alone. Every strategy
     gets the same number of tries: budget=N, or as many as the smallest grid has.
     """
-    file, values, mine = _read(words or [], "strategies", "seeds", "out", "jobs", "budget")
+    file, values, mine = split_words(words or [], "strategies", "seeds", "out", "jobs", "budget")
     grid = {k: [scalar(part) for part in _split(v)] for k, v in values.items() if isinstance(v, str) and "," in v}
     names = _split(mine.get("strategies", "afind+"))
     for key, value in values.items():
@@ -202,7 +186,7 @@ def sweep(words: Words = None) -> None:
             grid.setdefault(key, [value])
     base = load(file, {key: value for key, value in values.items() if key not in grid})
     tries = plan(names, grid, _count(mine, "budget"), base.seed)
-    path = _out(mine) if "out" in mine else new_dir("sweep")
+    path = out_path(mine) if "out" in mine else new_dir("sweep")
     cells = cells_of_tries(base, tries, _seeds(mine.get("seeds", "0")), path)
     comparison = _collect(cells, path, _count(mine, "jobs"))
     show_table(comparison)
@@ -239,7 +223,7 @@ def export(path: Where, words: Keys = None) -> None:
 
     mine = only(words or [], "peer", "out")
     with status("computing the peers' final models"):
-        folders = export_models(path, mine.get("peer", ""), _out(mine) if "out" in mine else None)
+        folders = export_models(path, mine.get("peer", ""), out_path(mine) if "out" in mine else None)
     for folder in folders:
         out_console.print(str(folder), soft_wrap=True, markup=False)
 
@@ -256,7 +240,7 @@ def predict(
     mine = only(words or [], "out")
     prediction = classify(model, examples)
     if "out" in mine:
-        write_atomically(_out(mine), prediction.to_csv().encode())
+        write_atomically(out_path(mine), prediction.to_csv().encode())
     else:
         sys.stdout.write(prediction.to_csv())
     if prediction.accuracy is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.live import Live
 
-from amity.config import load, only, parse, typed
+from amity.config import load, only, out_path, parse, split_words, typed
 from amity.errors import ConfigError
 from amity.files import write_atomically
 from amity.run import Result, load_data, new_dir
@@ -185,10 +185,9 @@ def swarm(
         from amity.net.options import Net
         from amity.net.setup import split_net
         from amity.net.swarm import Swarm
-    rest = list(words or [])
-    file = Path(rest.pop(0)) if rest and "=" not in rest[0] else None
-    values, net = split_net(parse(rest))
-    out = Path(str(values.pop("out"))) if "out" in values else new_dir("swarm")
+    file, given, mine = split_words(words or [], "out")
+    values, net = split_net(given)
+    out = out_path(mine) if "out" in mine else new_dir("swarm")
     config = load(file, {"peers": peers, **values})
     with status(f"reading {config.data.name}; keys and certificates"):
         crowd = Swarm(out, config, typed("net", Net, net))

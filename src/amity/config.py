@@ -262,6 +262,23 @@ def only(words: Iterable[str], *keys: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in (word.partition("=") for word in words)}
 
 
+def split_words(words: Iterable[str], *own: str) -> tuple[Path | None, dict[str, Any], dict[str, Any]]:
+    """File, overrides, and the command's own keys out of `[FILE.toml] key=value ...`."""
+    words = list(words)
+    file = Path(words.pop(0)) if words and "=" not in words[0] else None
+    values = parse(words)
+    raw = dict(word.partition("=")[::2] for word in words)
+    mine: dict[str, Any] = {key: raw[key] for key in own if values.pop(key, None) is not None}
+    return file, values, mine
+
+
+def out_path(mine: Mapping[str, Any]) -> Path:
+    """The directory that `out=` names."""
+    if not str(mine["out"]).strip():
+        raise ConfigError("out: expected a path, got nothing")
+    return Path(str(mine["out"]))
+
+
 def scalar(text: str) -> Any:
     """A number or a truth value where the text is one in TOML, else the text itself."""
     try:
