@@ -155,10 +155,25 @@ def test_labels_that_look_alike_or_like_markup_get_folders_of_their_own(reposito
 @pytest.mark.parametrize(
     ("spec", "label", "options"),
     [
-        ("gossip", "gossip", {"name": "gossip"}),
-        ("afind+:paper:tau=0.8", "afind+:paper:tau=0.8", {"name": "afind+", "preset": "paper", "tau": 0.8}),
-        ("my.py:Mine:k=3", "Mine:k=3", {"name": "my.py:Mine", "k": 3}),
-        ("pkg.mod:Mine", "Mine", {"name": "pkg.mod:Mine"}),
+        ("gossip", "gossip", {"strategy": {"name": "gossip"}}),
+        (
+            "afind+:paper:tau=0.8",
+            "afind+:paper:tau=0.8",
+            {"strategy": {"name": "afind+", "preset": "paper", "tau": 0.8}},
+        ),
+        ("my.py:Mine:k=3", "Mine:k=3", {"strategy": {"name": "my.py:Mine", "k": 3}}),
+        ("a/my.py:Mine:k=3", "Mine:k=3", {"strategy": {"name": "a/my.py:Mine", "k": 3}}),
+        ("pkg.mod:Mine", "Mine", {"strategy": {"name": "pkg.mod:Mine"}}),
+        (
+            "gossip:k=3/fomo/krum:keep=1@ditto:lam=2",
+            "gossip:k=3/fomo/krum:keep=1@ditto:lam=2",
+            {
+                "strategy": {"name": "gossip", "k": 3},
+                "stages": ["fomo", "krum:keep=1"],
+                "method": {"name": "ditto", "lam": 2},
+            },
+        ),
+        ("afind+@head", "afind+@head", {"strategy": {"name": "afind+"}, "method": {"name": "head"}}),
     ],
 )
 def test_specs_are_read(spec: str, label: str, options: dict[str, object]) -> None:

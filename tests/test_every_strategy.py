@@ -59,7 +59,8 @@ def test_rows_and_memory_stay_valid(spec: dict[str, Any], method: str, trouble: 
     rows = check(simulation)
     alone = trouble in ("all answers lost", "one peer", "no neighbours")
     if alone and spec["name"] != "fedavg":
-        assert all(row == {name: 1.0} for report in rows for name, row in report.items())
+        harmful = [{START: 1.0}] if spec["name"] == "fomo" else []  # it may find its own training so
+        assert all(row in ({name: 1.0}, *harmful) for report in rows for name, row in report.items())
 
 
 @every_method
@@ -119,11 +120,13 @@ def test_a_strategy_sees_only_its_view_and_names_only_known_peers(spec: dict[str
         assert isinstance(ask.fact, Fact)
         asked.update(ask.peers)
         reference = ask.fact.reference
-        return dict.fromkeys(ask.peers, (0.5, 0.5)) if reference else {"a": _mine(ask.fact)} if "a" in ask.peers else {}
+        if reference:
+            return dict.fromkeys(ask.peers, (0.5, 0.5))
+        return {j: value for j, value in (("a", _mine(ask.fact)), (START, 2.0)) if j in ask.peers}
 
     view = View("a", 0, 10, ("b", "c"), 5, None, real_rng(0), real_rng(0), {})
     decision = drive(strategy.decide(view, {"a": 1.0}), silence)
-    assert asked <= {"a", "b", "c"}
+    assert asked <= {"a", "b", "c", START}
     assert decision.row == {"a": 1.0} or spec["name"] == "fedavg"
 
 
@@ -153,7 +156,7 @@ def test_the_personal_head_is_never_sent_and_never_moved_by_mixing() -> None:
         assert peer.share.mask is not None
         assert not peer.share.mask[head].any()
         assert not peer.share.theta[head].any()
-        assert peer.share.nbytes == 4 * head.start
+        assert peer.share.nbytes == 4 * head.start + (head.stop + 7) // 8  # the numbers, and the mask by bits
         assert torch.equal(peer.start[head], peer.trained[head])
 
 

@@ -176,7 +176,8 @@ def test_a_visit_trains_a_scratch_copy_and_leaves_the_host_alone() -> None:
     for name, peer in visited.peers.items():
         assert torch.equal(peer.trained, plain.peers[name].trained)
         record = report.peers[name]
-        body = 4 * visited.world.learner.layout.head.start
+        layout = visited.world.learner.layout
+        body = 4 * layout.head.start + (layout.size + 7) // 8  # the numbers, and a bit a coordinate for the mask
         # Five neighbours: a model to each and one back, and as a host the same again.
         assert record["model_in"] == record["model_out"] == 10 * body
 
@@ -384,7 +385,7 @@ def test_start_is_a_model_that_may_stand_in_a_row() -> None:
             return 0
 
     simulation = simulate(tiny())
-    simulation.strategy = Stubborn()
+    simulation.plan = Stubborn()
     before = {name: peer.start.clone() for name, peer in simulation.peers.items()}
     simulation.round()
     assert all(torch.equal(before[name], peer.start) for name, peer in simulation.peers.items())

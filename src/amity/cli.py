@@ -133,10 +133,10 @@ def run(words: Words = None) -> None:
     """Run one experiment. Own key: out=DIR."""
     file, values, mine = split_words(words or [], "out")
     config = load(file, values)
-    path = out_path(mine) if "out" in mine else new_dir(config.strategy.slug)
+    path = out_path(mine) if "out" in mine else new_dir(config.slug)
     RunDir.check(path, config)
     _announce([config], 1)
-    board, hook = single(out_console, Cell(config.strategy.label, config.seed, config, path))
+    board, hook = single(out_console, Cell(config.label, config.seed, config, path))
     with board:
         result = run_config(config, path, hook, hook.part)
     show_run(result)
@@ -148,7 +148,7 @@ def resume(path: Where) -> None:
     config = read_config(path)
     if Result(path, config).complete:
         out_console.print(f"{path}: was complete already", soft_wrap=True, markup=False)
-    board, hook = single(out_console, Cell(config.strategy.label, config.seed, config, path))
+    board, hook = single(out_console, Cell(config.label, config.seed, config, path))
     with board:
         result = resume_run(path, hook, hook.part)
     show_run(result)
@@ -179,7 +179,8 @@ def sweep(words: Words = None) -> None:
     gets the same number of tries: budget=N, or as many as the smallest grid has.
     """
     file, values, mine = split_words(words or [], "strategies", "seeds", "out", "jobs", "budget")
-    grid = {k: [scalar(part) for part in _split(v)] for k, v in values.items() if isinstance(v, str) and "," in v}
+    several = {k: v for k, v in values.items() if isinstance(v, str) and "," in v and k != "stages"}
+    grid = {k: [scalar(part) for part in _split(v)] for k, v in several.items()}
     names = _split(mine.get("strategies", "afind+"))
     for key, value in values.items():
         if key.partition(".")[0] in {name.split(":")[0] for name in names}:
@@ -260,7 +261,7 @@ def _announce(configs: Sequence[Config], jobs: int) -> None:
     config = configs[0]
     with status(f"reading {config.data.name}"):
         load_data(config)
-    what = f"{len(configs)} runs" if len(configs) > 1 else f"{config.strategy.label}"
+    what = f"{len(configs)} runs" if len(configs) > 1 else config.label
     line = f"{what}: {config.data.name}, {config.peers} peers, {config.rounds} rounds; {estimate(configs, jobs)}"
     out_console.print(line, soft_wrap=True, markup=False)
 

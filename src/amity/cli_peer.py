@@ -192,7 +192,7 @@ def swarm(
     with status(f"reading {config.data.name}; keys and certificates"):
         crowd = Swarm(out, config, typed("net", Net, net))
         crowd.lay_out()
-    label, name = crowd.config.strategy.label, crowd.config.data.name
+    label, name = crowd.config.label, crowd.config.data.name
     say(f"{label}: {name}, {crowd.config.peers} peers, {crowd.config.rounds} rounds, each peer a process; {out}")
     _watch(crowd)
     with status("drawing the report"):

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from amity.cells import Cell, OnEvent, run_cells
-from amity.config import Config, resolve, scalar
+from amity.config import Config, read_spec, resolve
 from amity.core import Reference, Strategy
 from amity.errors import ConfigError, Failure, RunDirError, brief
 from amity.files import write_atomically
+from amity.methods import methods
 from amity.run import Result, as_config, new_dir
 from amity.store import RunDir, read_config, refuse_unusable
 from amity.strategies import strategies as registry
@@ -99,31 +100,24 @@ def read_comparison(path: Path) -> Comparison:
     return Comparison(path, results)
 
 
-def parse_spec(spec: str | Strategy) -> tuple[str, dict[str, Any] | Strategy]:
-    """`afind+:paper:tau=0.8` to its label and options; an instance of one's own class stands for itself.
-
-    After the name (or `module:Class`, `file.py:Class`) a part with = is an option, one without the preset.
-    """
+def parse_spec(spec: str | Strategy) -> tuple[str, dict[str, Any]]:
+    """`afind+:paper:tau=0.8/fomo@ditto:lam=1` to its label and the sections that it sets: the strategy with its options, the
+    stages after it, the method; an instance of one's own class stands for itself."""
     if not isinstance(spec, str):
         fields = [f for f in dataclasses.fields(spec) if f.init]  # type: ignore[arg-type]
         changed = [f"{f.name}={value}" for f in fields if (value := getattr(spec, f.name)) != f.default]
-        return ":".join([type(spec).__name__, *changed]), spec
-    parts = spec.split(":")
-    name = parts.pop(0)
-    label = spec
-    if name not in registry and parts and "=" not in parts[0]:
-        name = f"{name}:{parts.pop(0)}"
-        label = ":".join([name.rpartition(":")[2], *parts])
-    options: dict[str, Any] = {"name": name}
-    for part in parts:
-        key, equals, value = part.partition("=")
-        if not part or not key:
-            raise ConfigError(f"strategies: cannot read {spec!r}; expected name, name:preset or name:option=value")
-        key = key if equals else "preset"
-        if key in options:
-            raise ConfigError(f"strategies: {spec!r} gives {key} twice")
-        options[key] = scalar(value) if equals else part
-    return label, options
+        return ":".join([type(spec).__name__, *changed]), {"strategy": spec}
+    text, at, method = spec.partition("@")
+    name = text.partition(":")[0].partition("/")[0]
+    chosen, *after = text.split("/") if name in registry else [text]  # elsewhere a slash is part of a path
+    options = read_spec(chosen, registry, "strategies")
+    layer: dict[str, Any] = {"strategy": options}
+    if after:
+        layer["stages"] = after
+    if at:
+        layer["method"] = read_spec(method, methods, "strategies")
+    label = spec if options["name"] in registry else spec.replace(options["name"], options["name"].rpartition(":")[2], 1)
+    return label, layer
 
 
 def slug(label: str) -> str:
@@ -133,10 +127,10 @@ def slug(label: str) -> str:
     return name if plain else f"{name}-{hashlib.sha256(label.encode()).hexdigest()[:8]}"
 
 
-def with_strategy(base: Config, strategy: Mapping[str, Any] | Strategy) -> Config:
-    """The config with this strategy and nothing of the one that it had."""
-    rest = {key: value for key, value in base.to_dict().items() if key != "strategy"}
-    return resolve([rest, {"strategy": strategy}])
+def with_layer(base: Config, layer: Mapping[str, Any]) -> Config:
+    """The config with these sections and nothing of those that it had."""
+    rest = {key: value for key, value in base.to_dict().items() if key not in layer}
+    return resolve([rest, layer])
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
@@ -154,7 +148,7 @@ def cells_for(base: Config, specs: Sequence[str | Strategy], seeds: Sequence[int
         if labels.count(label) > 1:
             raise ConfigError(f"strategies: {label!r} is named twice")
     check_seeds(seeds)
-    configs = {label: with_strategy(base, options) for label, options in parsed}
+    configs = {label: with_layer(base, layer) for label, layer in parsed}
     return [
         Cell(label, seed, config.replace(seed=seed), path / slug(label) / f"seed-{seed}")
         for seed in seeds

@@ -2,6 +2,8 @@
 
 Layers, later ones win: the defaults below < what suits the dataset < the file < the overrides. `strategy=gossip` is
 short for `strategy.name=gossip`; naming another entry drops the options that a lower layer gave to the old one.
+`stages=fomo,krum:keep=1` is a list of entries in the order in which they refine the strategy's row; `stages.fomo.norm=l1`
+sets an option of one that is in use.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ import tomli_w
 import torch
 from pydantic import Field, TypeAdapter, ValidationError
 
-from amity.core import Method, Strategy
+from amity.attacks import Attack, attacks
+from amity.core import Method, Strategy, chain
 from amity.data import datasets, partitions
 from amity.data.base import Source
 from amity.data.own import by_path
@@ -29,9 +32,14 @@ from amity.data.partition import Partition
 from amity.engines import Engine, engines
 from amity.errors import ConfigError, brief, unknown
 from amity.methods import methods
+from amity.mixing import Mixer, mixers
 from amity.models import Model, models
+from amity.privacy import Mechanism, privacies
 from amity.registry import USER_MODULE, Registry, checked, explain
+from amity.stages import stages as all_stages
+from amity.stages.fomo import FomoStage
 from amity.strategies import strategies
+from amity.strategies.fomo import Fomo
 from amity.topology import Topology, topologies
 
 T = TypeVar("T")
@@ -120,6 +128,13 @@ class Vectorising:
 
 
 @dataclass(frozen=True)
+class Crowd:
+    """Keys of `attack` beside those of the attack itself: which share of the peers attacks."""
+
+    fraction: Share = 0.2
+
+
+@dataclass(frozen=True)
 class Pick(Generic[T]):
     """A registry entry that was chosen, with all of its options resolved."""
 
@@ -127,6 +142,10 @@ class Pick(Generic[T]):
     options: Mapping[str, Any]
     thing: T
     extra: Any = None
+
+    def to_dict(self) -> dict[str, Any]:
+        extra = dataclasses.asdict(self.extra) if self.extra else {}
+        return {"name": self.name, **{k: v for k, v in self.options.items() if v is not None}, **extra}
 
     @property
     def label(self) -> str:
@@ -150,7 +169,11 @@ class Config:
     model: Pick[Model]
     strategy: Pick[Strategy]
     method: Pick[Method]
+    mixer: Pick[Mixer]
+    privacy: Pick[Mechanism]
+    attack: Pick[Attack]
     engine: Pick[Engine]
+    stages: tuple[Pick[Strategy], ...] = ()
     peers: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     rounds: Annotated[int, Field(ge=1, le=100_000_000)] = 500
     seed: Count = 0
@@ -160,18 +183,37 @@ class Config:
     facts: Facts = field(default_factory=Facts)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
 
+    @property
+    def plan(self) -> Strategy:
+        """What decides a row: the strategy, and the stages after it."""
+        return chain(self.strategy.thing, *(stage.thing for stage in self.stages))
+
+    @property
+    def label(self) -> str:
+        """`gossip/fomo`: the strategy and its stages."""
+        return "/".join(pick.label for pick in (self.strategy, *self.stages))
+
+    @property
+    def slug(self) -> str:
+        """The label as part of a folder's name."""
+        return "-".join(pick.slug for pick in (self.strategy, *self.stages))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain nested data that `load` turns back into an equal config."""
         plain: dict[str, Any] = {}
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
             if isinstance(value, Pick):
-                extra = dataclasses.asdict(value.extra) if value.extra else {}
-                options = {k: v for k, v in value.options.items() if v is not None}
-                plain[f.name] = {"name": value.name, **options, **extra}
+                plain[f.name] = value.to_dict()
+            elif isinstance(value, tuple):
+                plain[f.name] = [stage.to_dict() for stage in value]
             else:
                 plain[f.name] = dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]
-        return dict(sorted(plain.items(), key=lambda item: isinstance(item[1], dict)))
+        return dict(
+            sorted(
+                plain.items(), key=lambda item: isinstance(item[1], dict) or (isinstance(item[1], list) and item[1] != [])
+            )
+        )
 
     def to_toml(self) -> str:
         try:
@@ -217,8 +259,13 @@ SECTIONS: dict[str, _Section] = {
     "model": _Section(models, "fedavg_cnn", Layers),
     "strategy": _Section(strategies, "afind+"),
     "method": _Section(methods, "finetune"),
+    "mixer": _Section(mixers, "mean"),
+    "privacy": _Section(privacies, "none"),
+    "attack": _Section(attacks, "none", Crowd),
     "engine": _Section(engines, "local", Vectorising),
 }
+STAGE = _Section(all_stages, "")
+"""Of which a run has any number."""
 PARTS: dict[str, type] = {"train": Train, "eval": Evaluation, "facts": Facts, "checkpoint": Checkpoint}
 SCALARS = {f.name: f.type for f in dataclasses.fields(Config) if f.name in ("peers", "rounds", "seed", "device")}
 _HINTS = inspect.get_annotations(Config, eval_str=True)
@@ -293,6 +340,9 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for key, value in flat.items():
         section, dot, option = key.partition(".")
+        if section == "stages":
+            out["stages"] = _joined(out.get("stages", {}), _stages_given(option, value))
+            continue
         if section in SECTIONS and not dot:
             value = _named(section, value)
         target = out.setdefault(section, {}) if dot or isinstance(value, Mapping) else out
@@ -302,6 +352,55 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
+def _stages_given(option: str, value: Any) -> dict[str, Any]:
+    """`stages` in one form: `use`, a list of tables with names, and `of`, more options by name."""
+    if option:
+        name, dot, key = option.partition(".")
+        if dot:
+            return {"of": {name: {key: value}}}
+        if isinstance(value, Mapping):
+            return {"of": {name: dict(value)}}
+        raise ConfigError(f"stages.{option}: expected stages.STAGE.option=value, or stages=STAGE,STAGE")
+    if isinstance(value, Mapping):
+        if value.keys() <= {"use", "of"}:
+            return dict(value)
+        return {"of": {name: dict(options) for name, options in value.items()}}
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"stages: expected names of stages, got {value!r}")
+    return {
+        "use": [read_spec(one, all_stages, "stages") if isinstance(one, str) else _named("stages", one) for one in value]
+    }
+
+
+def _joined(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
+    """Stages of a lower layer under those of a higher one: naming stages anew drops what the old ones had."""
+    of = {} if "use" in high else {name: dict(options) for name, options in low.get("of", {}).items()}
+    for name, options in high.get("of", {}).items():
+        of[name] = of.get(name, {}) | options
+    return {"use": high.get("use", low.get("use", [])), "of": of}
+
+
+def read_spec(spec: str, registry: Registry[Any], what: str) -> dict[str, Any]:
+    """`afind+:paper:tau=0.8` as a table with a name. After the name (or `module:Class`, `file.py:Class`) a part with = is an
+    option, one without the preset."""
+    parts = spec.split(":")
+    name = parts.pop(0)
+    if name not in registry and parts and "=" not in parts[0]:
+        name = f"{name}:{parts.pop(0)}"
+    options: dict[str, Any] = {"name": name}
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if not part or not key:
+            raise ConfigError(f"{what}: cannot read {spec!r}; expected name, name:preset or name:option=value")
+        key = key if equals else "preset"
+        if key in options:
+            raise ConfigError(f"{what}: {spec!r} gives {key} twice")
+        options[key] = scalar(value) if equals else part
+    return options
+
+
 def _named(section: str, value: Any) -> Mapping[str, Any]:
     """A section given by name, as a table, or as an instance of one's own class."""
     if isinstance(value, str):
@@ -309,10 +408,14 @@ def _named(section: str, value: Any) -> Mapping[str, Any]:
     if isinstance(value, Mapping):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        name = _address(type(value), section)
-        presets = name in SECTIONS[section].registry and SECTIONS[section].registry[name].presets
+        name, registry = _address(type(value), section), _registry(section)
+        presets = name in registry and registry[name].presets
         return {"name": name, **({"preset": "custom"} if presets else {}), **_fields(value)}
     raise ConfigError(f"{section}: expected a name, got {value!r}")
+
+
+def _registry(section: str) -> Registry[Any]:
+    return STAGE.registry if section == "stages" else SECTIONS[section].registry
 
 
 def _fields(thing: Any) -> dict[str, Any]:
@@ -321,7 +424,7 @@ def _fields(thing: Any) -> dict[str, Any]:
 
 def _address(cls: type, section: str) -> str:
     """The registered name of a class, or where to import it from."""
-    for entry in SECTIONS[section].registry:
+    for entry in _registry(section):
         if entry.cls is cls and not entry.defaults:
             return entry.name
     if cls.__module__ == "__main__" or cls.__module__.startswith(USER_MODULE):
@@ -335,6 +438,9 @@ def _address(cls: type, section: str) -> str:
 def _merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
     out = dict(low)
     for key, value in high.items():
+        if key == "stages":
+            out[key] = _joined(_stages_given("", low.get(key, {})), _stages_given("", value))
+            continue
         if key in SECTIONS:
             value = _named(key, value)
         if isinstance(value, Mapping) and key in SCALARS:
@@ -357,7 +463,7 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
     given: dict[str, Any] = {}
     for layer in layers:
         given = _merge(given, layer)
-    known = [*SECTIONS, *PARTS, *SCALARS]
+    known = [*SECTIONS, "stages", *PARTS, *SCALARS]
     for key in given:
         if key not in known:
             raise ConfigError(unknown("key", key, known))
@@ -371,7 +477,28 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
     for key in SCALARS:
         if key in merged:
             values[key] = _scalar(key, merged[key])
-    return Config(**values)
+    values["stages"] = _pick_stages(_stages_given("", merged.get("stages", {})))
+    return _held_out(Config(**values))
+
+
+def _pick_stages(given: Mapping[str, Any]) -> tuple[Pick[Strategy], ...]:
+    used, of = given.get("use", []), given.get("of", {})
+    for name in of:
+        if name not in [one.get("name") for one in used]:
+            raise ConfigError(f"stages.{name}: {name!r} is not in use; name it in stages=")
+    return tuple(_pick("stages", STAGE, {**one, **of.get(str(one.get("name")), {})}) for one in used)
+
+
+HELD_OUT = 0.1
+
+
+def _held_out(config: Config) -> Config:
+    """FedFomo measures on examples that are not trained on: a tenth of them, unless the partition says how many."""
+    wanted = any(isinstance(pick.thing, Fomo | FomoStage) for pick in (config.strategy, *config.stages))
+    if not wanted or config.partition.thing.validation:
+        return config
+    options = {**config.partition.to_dict(), "validation": HELD_OUT}
+    return dataclasses.replace(config, partition=_pick("partition", SECTIONS["partition"], options))
 
 
 def _pick(key: str, section: _Section, options: dict[str, Any]) -> Pick[Any]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PeerId = str
 START: Final[PeerId] = "<start>"
-"""Key of a row: my own model as it was before this round's training."""
+"""Key of a row, and of asks that measure models: my own model as it was before this round's training."""
 
 Row = Mapping[PeerId, float]
 """Weights > 0 that sum to 1. Keys: me, START, and peers whose model arrived this round."""
@@ -75,7 +75,10 @@ class Share:
 
     @property
     def nbytes(self) -> int:
-        return 4 * (self.theta.numel() if self.mask is None else int(self.mask.sum()))
+        """As it travels: four bytes a number, and a bit a coordinate where a mask says which."""
+        if self.mask is None:
+            return 4 * self.theta.numel()
+        return 4 * int(self.mask.sum()) + (self.mask.numel() + 7) // 8
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,10 @@ class Context:
     """K_β: epochs on the head."""
     round: int
     rounds: int
+    common: np.random.Generator
+    """The same for all peers: a function of (seed, purpose, round)."""
+    visiting: bool = False
+    """Whether the model at hand is a guest's: what I keep for myself alone need not be trained along."""
 
 
 @dataclass(frozen=True)
@@ -168,18 +175,35 @@ class Fit:
     theta: torch.Tensor
     epochs: int
     part: slice | None = None
+    anchor: torch.Tensor | None = None
+    """A model that theta is drawn to: every step's gradient gets `pull` · (theta − anchor) added, before momentum."""
+    pull: float = 0.0
+    mask: torch.Tensor | None = None
+    """Coordinates where it is False are 0 after every step."""
+    kept: bool = False
+    """Whether the result never leaves this peer, nor alters anything that does: it needs no differential privacy."""
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """The other thing a method may ask for: the gradient of the loss at theta, on one random batch of its peer's data."""
+
+    theta: torch.Tensor
 
 
 class Fitted(NamedTuple):
-    """The answer to a `Fit`: a new theta, and the mean loss of the last epoch (NaN if there was none)."""
+    """The answer to a `Fit`: a new theta, and the mean loss of the last epoch (NaN if there was none). To a `Gradient`: the
+    gradient, as long as theta, and the loss of the batch."""
 
     theta: torch.Tensor
     loss: float
 
 
 R = TypeVar("R")
-Training = Generator[Fit, Fitted, R]
-"""Training as a generator: it yields each `Fit` and is sent its `Fitted`, so that an engine can train many peers at once."""
+Request = Fit | Gradient
+Training = Generator[Request, Fitted, R]
+"""Training as a generator: it yields each request and is sent its `Fitted`, so that an engine can train many peers at once,
+and privacy can be had for all methods in one place."""
 
 
 class Method(Protocol):
@@ -230,14 +254,14 @@ def drive(plan: Plan, answer: Callable[[Ask], Answers]) -> Decision:
 class Chain:
     """Strategies one after the other: each stage refines the row of the one before, with its own notebook and rng.
 
-    Only the first stage's card is published, so later stages must do without cards of their own.
+    One card is published: that of the first stage that has one.
     """
 
     stages: tuple[Strategy, ...]
 
     @property
     def card(self) -> CardSpec | None:
-        return self.stages[0].card
+        return next((stage.card for stage in self.stages if stage.card is not None), None)
 
     def pulls(self, neighbours: int) -> float:
         return max(stage.pulls(neighbours) for stage in self.stages)
@@ -258,7 +282,7 @@ class Chain:
 
 def chain(*stages: Strategy) -> Strategy:
     """`chain(Gossip(), MyGate())`: the first chooses, the others re-weigh."""
-    return Chain(stages)
+    return stages[0] if len(stages) == 1 else Chain(stages)
 
 
 def spread(peers: Mapping[PeerId, float] | tuple[PeerId, ...]) -> dict[PeerId, float]:

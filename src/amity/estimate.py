@@ -89,8 +89,8 @@ def estimate(configs: Sequence[Config], jobs: int) -> Estimate:
     at_once = max(jobs, min(cores(), len(units_of(config, data)))) if config.engine.name == "local" else jobs
     seconds = moved = 0.0
     for one in configs:
-        pulled = one.strategy.thing.pulls(round(degree))
-        card = one.strategy.thing.card
+        pulled = one.plan.pulls(round(degree))
+        card = one.plan.card
         per_peer = (
             epoch * (epochs + 1 / one.eval.every) + 3 * look / one.eval.every + loss * pulled + (2 * loss if card else 0)
         )

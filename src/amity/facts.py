@@ -7,7 +7,9 @@ to the neighbour first (`sends`), and whether it tells something of raw data pas
 |---|---|---|---|
 | `Pull()` | examples of j; its model may now stand in my row | model | - |
 | `Similarity()` | cos(φ_i, φ_j) of the cards | card | me |
-| `Loss()` | F_i(ŵ_j): loss of j's model on my data | model | me: a forward pass |
+| `Loss()` | F_i(ŵ_j): loss of j's model on my data (training or validation examples) | model | me: a forward pass |
+| `Distance()` | ‖ŵ_j − w_i‖ from my model after (or before) this round's training | model | me |
+| `Distances()` | ‖ŵ_j − ŵ_k‖ for all pairs of those asked | model | me |
 | `Reported()` | j's own losses before and after training | reply | j: two forward passes a round, shared by all |
 | `Probe()` | φ_j and F_j at my model | my model there, card and reply back | j: one pass |
 | `Visit()` | as Probe, then j trains a scratch copy of my model | my model there, all back | j: local training |
@@ -16,13 +18,14 @@ to the neighbour first (`sends`), and whether it tells something of raw data pas
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
 
 from amity.core import Answers, Card, PeerId, Share
+from amity.metrics import squared_distances
 from amity.proxy import cosines
 
 if TYPE_CHECKING:
@@ -64,8 +67,8 @@ class Asker(Protocol):
     @property
     def card(self) -> Card | None: ...
 
-    def loss_of(self, peer: PeerId, share: Share) -> float:
-        """F_i of another's model on my data; no loss is computed twice in a round."""
+    def measured(self, fact: Measure, peers: Sequence[PeerId]) -> Answers:
+        """What a fact says of these peers' models; nothing is computed twice in a round."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,11 @@ class Fact:
     sends: ClassVar[bool] = False
     raw: ClassVar[bool] = False
     reference: ClassVar[bool] = False
+
+    def name_of(self, spec: CardSpec | None) -> str:
+        """What it is called where privacy is reported; cards are told apart by what is on them."""
+        cards = "card" in self.moves and not self.sends and spec is not None
+        return f"{type(self).__name__} of {spec.proxy}" if cards and spec else type(self).__name__
 
     def serve(self, host: Peer, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int) -> Offer:
         """At the neighbour, for facts that send: compute on the guest's model."""
@@ -117,14 +125,56 @@ class Similarity(Fact):
 
 
 @dataclass(frozen=True)
-class Loss(Fact):
-    """Mean loss of j's model (with my own part where j keeps its own) on my training data."""
+class Measure(Fact):
+    """Base of facts that I compute on models that are here: as I would have them if I took each alone. A model that came
+    back from a visit is measured in place of the published one. START may be asked about too."""
 
     moves = frozenset({"model"})
-    raw = True
+    together: ClassVar[bool] = False
+    """Whether an answer depends on who else is asked about."""
+
+    def on(self, me: Peer, models: Mapping[PeerId, torch.Tensor]) -> list[Any]:
+        """One answer a model, in order."""
+        raise NotImplementedError
 
     def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
-        return {j: me.loss_of(j, offer.share) for j, offer in offers.items() if offer.share is not None}
+        return me.measured(self, [j for j, offer in offers.items() if offer.share is not None])
+
+
+@dataclass(frozen=True)
+class Loss(Measure):
+    """Mean loss of j's model (with my own part where j keeps its own) on my training or validation data."""
+
+    split: Literal["train", "validation"] = "train"
+    raw = True
+
+    def on(self, me: Peer, models: Mapping[PeerId, torch.Tensor]) -> list[Any]:
+        data = me.examples(self.split)
+        return [me.world.learner.loss(theta, data) for theta in models.values()]
+
+
+@dataclass(frozen=True)
+class Distance(Measure):
+    """‖ŵ_j − w_i‖, with w_i my own model after this round's training or at its start; a norm of differences, L1 or L2."""
+
+    of: Literal["trained", "start"] = "trained"
+    norm: Literal["l2", "l1"] = "l2"
+
+    def on(self, me: Peer, models: Mapping[PeerId, torch.Tensor]) -> list[Any]:
+        mine = me.adopt(me.mine if self.of == "trained" else me.share_start)
+        order = 2 if self.norm == "l2" else 1
+        return [float(torch.linalg.vector_norm((theta - mine).double(), order)) for theta in models.values()]
+
+
+@dataclass(frozen=True)
+class Distances(Measure):
+    """‖ŵ_j − ŵ_k‖ for all k that are asked about: a mapping for each j."""
+
+    together = True
+
+    def on(self, me: Peer, models: Mapping[PeerId, torch.Tensor]) -> list[Any]:
+        apart = squared_distances(torch.stack(list(models.values()))).sqrt()
+        return [dict(zip(models, row.tolist(), strict=True)) for row in apart]
 
 
 @dataclass(frozen=True)
@@ -147,7 +197,7 @@ class Probe(Fact):
     raw = True
 
     def serve(self, host: Peer, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int) -> Offer:
-        return host.probe(guest, spec, degree)
+        return host.probe(guest, visitor, spec, degree)
 
     def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
         similar = Similarity().read(me, offers)

@@ -7,6 +7,7 @@ gradients of parameters and optimiser stay in fp32.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -19,6 +20,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.optim.sgd import sgd
 
+from amity.clipping import by_functions, by_layers
 from amity.core import Fitted
 from amity.layout import Layout, Slot
 
@@ -107,6 +109,28 @@ class Recipe:
     augment: bool = False
 
 
+@dataclass(frozen=True)
+class Noise:
+    """DP-SGD: every example's gradient is clipped to `clip` (0: not at all), the sum gets noise of `sigma` · `clip`."""
+
+    sigma: float
+    clip: float
+    steps: int | None = None
+    """At most so many steps; None: any number."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What holds a fit back: it is drawn to an `anchor` by `pull`, and 0 outside of a `mask`."""
+
+    anchor: torch.Tensor | None = None
+    pull: float = 0.0
+    mask: torch.Tensor | None = None
+
+
+FREE = Bounds()
+
+
 class Sgd:
     """SGD in one fused step. torch.optim.SGD does the same with half a millisecond of bookkeeping around it."""
 
@@ -158,6 +182,8 @@ class Learner:
         self.backward_examples = 0
         self.steps = 0
         """Gradient steps so far, of all peers."""
+        self.private_steps = 0
+        """Those among them that looked at data by way of DP-SGD."""
         self._named = dict(self.module.named_parameters())
         self._images = [slot for slot in layout.slots if len(slot.shape) == 4]
         for slot in layout.slots:
@@ -236,33 +262,101 @@ class Learner:
         epochs: int,
         part: slice | None = None,
         round: int = 0,
+        bounds: Bounds = FREE,
+        noise: Noise | None = None,
     ) -> Fitted:
-        """`epochs` epochs of SGD on `part` of theta (None: all of it). Returns the new theta and the mean loss of the
-        last epoch. Everything outside `part` comes back bit-identical."""
+        """`epochs` epochs of SGD on `part` of theta (None: all of it), or with `noise` of DP-SGD. Returns the new theta and
+        the mean loss of the last epoch. Everything outside `part` comes back bit-identical."""
         part = part or self.layout.everything
-        if epochs == 0 or len(data) == 0 or part.start == part.stop:
+        if epochs == 0 or len(data) == 0 or part.start == part.stop or (noise is not None and noise.steps == 0):
             return Fitted(theta.clone(), float("nan"))
         self._load(theta, part)
         self.module.train()
-        cached = self._cached_features(data) if part.start >= self.layout.head.start else None
-        optimiser = self._optimiser(part, round)
-        loss_sum, seed = 0.0, int(rng.integers(2**62))
+        cached = self._cached_features(data) if part.start >= self.layout.head.start and noise is None else None
+        optimiser, hold = self._optimiser(part, round), _Hold(self, part, bounds)
+        mean, seed, done = float("nan"), int(rng.integers(2**62)), 0
         with _seeded(seed) if self._by_chance(data) else nullcontext():
             for _ in range(epochs):
-                order = torch.from_numpy(rng.permutation(len(data)))
-                losses = []
-                for chosen in torch.split(order, self.recipe.batch):
-                    loss = self._batch_loss(data, chosen, rng, cached)
-                    torch.autograd.backward(loss)
-                    if self.recipe.clip:
-                        nn.utils.clip_grad_norm_(self._trained_parameters(part), self.recipe.clip)
+                losses, examples = [], 0
+                for chosen in self._batches(len(data), rng, private=noise is not None):
+                    if noise is not None and noise.steps is not None and done >= noise.steps:
+                        break
+                    if noise is None:
+                        loss = self._batch_loss(data, chosen, rng, cached)
+                        torch.autograd.backward(loss)
+                        losses.append(loss.detach() * len(chosen))
+                        if self.recipe.clip:
+                            nn.utils.clip_grad_norm_(self._trained_parameters(part), self.recipe.clip)
+                    else:
+                        losses.append(self._private_gradient(data, chosen, part, rng, noise))
+                    hold.before_step()
                     optimiser.step()
-                    self.steps += 1
-                    losses.append(loss.detach() * len(chosen))
-                loss_sum = float(torch.stack(losses).sum())
-        self.forward_examples += epochs * len(data)
-        self.backward_examples += epochs * len(data)
-        return Fitted(self._theta(), loss_sum / len(data))
+                    hold.after_step()
+                    done, examples = done + 1, examples + len(chosen)
+                mean = float(torch.stack(losses).sum()) / examples if examples else mean
+                self.forward_examples += examples
+                self.backward_examples += examples
+        self.steps += done
+        self.private_steps += done if noise is not None else 0
+        return Fitted(self._theta(), mean)
+
+    def _batches(self, count: int, rng: np.random.Generator, private: bool) -> Iterator[torch.Tensor]:
+        """An epoch: all examples in random order; or for DP-SGD as many batches, each with every example by chance."""
+        batch = self.recipe.batch
+        if not private:
+            yield from torch.split(torch.from_numpy(rng.permutation(count)), batch)
+            return
+        for _ in range(math.ceil(count / batch)):
+            yield torch.from_numpy(np.flatnonzero(rng.random(count) < batch / count))
+
+    def _private_gradient(
+        self, data: Samples, chosen: torch.Tensor, part: slice, rng: np.random.Generator, noise: Noise
+    ) -> torch.Tensor:
+        """Leave (Σ clipped gradients + noise) / L at the parameters; returns the sum of losses."""
+        lot = min(self.recipe.batch, len(data))
+        trained = {slot.name: self._named[slot.name] for slot in self.layout.slots if part.start <= slot.start < part.stop}
+        total = {name: torch.zeros_like(parameter) for name, parameter in trained.items()}
+        losses = torch.zeros(1, device=self.device)
+        if len(chosen):
+            x, y = data.pixels.batch(data.index[chosen], rng if self.recipe.augment else None)
+            found = by_layers(self.module, trained, self._forward, x, y, noise.clip)
+            total, losses = found or by_functions(self.module, trained, x, y, noise.clip)
+        std = noise.sigma * noise.clip
+        drawn = torch.from_numpy(rng.standard_normal(part.stop - part.start, dtype=np.float32)) if std else None
+        for slot in self.layout.slots:
+            if slot.name in trained:
+                grad = torch.empty_like(trained[slot.name]).copy_(total[slot.name])
+                if drawn is not None:
+                    at = slot.start - part.start
+                    grad.add_(drawn[at : at + slot.numel].view(slot.shape).to(self.device), alpha=std)
+                trained[slot.name].grad = grad.div_(lot)
+        return losses.sum()
+
+    def slope(self, theta: torch.Tensor, data: Samples, rng: np.random.Generator, noise: Noise | None) -> Fitted:
+        """The gradient at theta on one random batch, and its loss; with `noise` as a step of DP-SGD would see it."""
+        if noise is None:
+            chosen = torch.from_numpy(rng.permutation(len(data))[: self.recipe.batch])
+            return Fitted(*self.gradient(theta, Samples(data.pixels, data.index[chosen])))
+        if noise.steps == 0 or len(data) == 0:
+            return Fitted(torch.zeros_like(theta), float("nan"))
+        whole = self.layout.everything
+        self._load(theta, whole)
+        self.module.eval()
+        chosen = next(self._batches(len(data), rng, private=True))
+        loss = float(self._private_gradient(data, chosen, whole, rng, noise)) / max(len(chosen), 1)
+        self.private_steps += 1
+        self.forward_examples += len(chosen)
+        self.backward_examples += len(chosen)
+        return Fitted(self._collected(1), loss)
+
+    def _collected(self, count: int) -> torch.Tensor:
+        """The parameters' gradients as one vector, divided by a number."""
+        gradient = torch.zeros_like(self.flat)
+        for slot in self.layout.slots:
+            grad = self._named[slot.name].grad
+            if grad is not None:
+                torch.div(grad, count, out=slot.of(gradient))
+        return gradient
 
     def _batch_loss(
         self, data: Samples, chosen: torch.Tensor, rng: np.random.Generator, cached: torch.Tensor | None
@@ -328,12 +422,7 @@ class Learner:
         self.forward_examples += len(data)
         self.backward_examples += len(data)
         count = max(len(data), 1)
-        gradient = torch.zeros_like(self.flat)
-        for slot in self.layout.slots:
-            grad = self._named[slot.name].grad
-            if grad is not None:
-                torch.div(grad, count, out=slot.of(gradient))
-        return gradient[part], total / count
+        return self._collected(count)[part], total / count
 
     @torch.no_grad()
     def loss(self, theta: torch.Tensor, data: Samples) -> float:
@@ -371,6 +460,29 @@ class Learner:
         self._load(theta, None)
         self.module.eval()
         return torch.cat([torch.softmax(self._forward(part), 1) for part in torch.split(x, CHUNK)])
+
+
+class _Hold:
+    """Bounds, as they act on the parameters of a learner."""
+
+    def __init__(self, learner: Learner, part: slice, bounds: Bounds) -> None:
+        slots = [slot for slot in learner.layout.slots if part.start <= slot.start < part.stop]
+        self._parameters = [learner._named[slot.name] for slot in slots]
+        self._pull = bounds.pull if bounds.anchor is not None else 0.0
+        self._anchors = [slot.of(bounds.anchor) for slot in slots] if self._pull and bounds.anchor is not None else []
+        self._masks = [] if bounds.mask is None else [slot.of(bounds.mask) for slot in slots]
+
+    @torch.no_grad()
+    def before_step(self) -> None:
+        for parameter, anchor in zip(self._parameters, self._anchors, strict=bool(self._anchors)):
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            parameter.grad.add_(parameter - anchor, alpha=self._pull)
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        for parameter, mask in zip(self._parameters, self._masks, strict=bool(self._masks)):
+            parameter.mul_(mask)
 
 
 def score_of(logits: torch.Tensor, y: torch.Tensor) -> Score:

@@ -1,17 +1,27 @@
-"""One peer: its data, its models, what it computes. No I/O: a runtime moves what peers offer each other."""
+"""One peer: its data, its models, what it computes. No I/O: a runtime moves what peers offer each other.
+
+What leaves a peer goes through one place each (`_publish`, `_sketched`, `host_visit`), where privacy adds its noise and,
+in the simulator, attackers tamper with it.
+"""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
+import numpy as np
 import torch
 
-from amity.core import Card, Context, Fitted, Method, PeerId, R, Share, State, Stats, Training
+from amity.attacks import Attack, NoAttack
+from amity.core import Card, Context, Fit, Fitted, Gradient, Method, PeerId, R, Request, Share, State, Stats, Training
 from amity.errors import StrategyError
 from amity.facts import Ledger, Losses, Offer
-from amity.learn import Learner, Samples
+from amity.learn import Bounds, Learner, Noise, Samples
+from amity.mixing import Mean, Mixer
+from amity.privacy import Mechanism, NoPrivacy
 from amity.proxy import CardSpec, Moment, Sketcher, proxy_of
 from amity.rng import rng
 
@@ -42,6 +52,12 @@ class World:
     epochs_head: int
     fact_examples: int
     """How many of its training examples a peer uses to answer facts about models (0: all)."""
+    privacy: Mechanism = field(default_factory=NoPrivacy)
+    mixer: Mixer = field(default_factory=Mean)
+    attack: Attack = field(default_factory=NoAttack)
+    attackers: frozenset[PeerId] = frozenset()
+    secret: bool = False
+    """Whether privacy draws from the operating system, as real peers do, and not from the seed that all members know."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +73,11 @@ class Rows:
     mask: torch.Tensor | None = None
 
 
+def _unguessable() -> np.random.Generator:
+    """A generator that nobody can foresee: 256 bits of the operating system's randomness."""
+    return np.random.default_rng(secrets.randbits(256))
+
+
 class Peer:
     """One peer within a run. `start` and `trained` frame the local training of the round."""
 
@@ -65,6 +86,11 @@ class Peer:
         self.round = 0
         self.ledger = Ledger()
         self.stats = Stats()
+        self.attacking = name in world.attackers
+        self.allowed: int | None = None
+        """How many more private steps (or uploads) the budget has room for; None: any number."""
+        self.spent = 0
+        """Private steps (or uploads) since a runtime last took them down."""
 
     def reset(self) -> None:
         """The state before the first round."""
@@ -80,14 +106,36 @@ class Peer:
     def trained(self) -> torch.Tensor:
         return self.rows.trained
 
-    def context(self, purpose: str, *names: str) -> Context:
+    def context(self, purpose: str, *names: str, visiting: bool = False) -> Context:
         world = self.world
         stream = rng(world.seed, purpose, self.round, self.name, *names)
-        return Context(world.learner, self.data.train, stream, world.epochs, world.epochs_head, self.round, world.rounds)
+        if world.secret and world.privacy.trains:
+            stream = _unguessable()  # who knows the batches knows better than ε says
+        common = rng(world.seed, purpose, self.round)
+        return Context(
+            world.learner,
+            self.data.train,
+            stream,
+            world.epochs,
+            world.epochs_head,
+            self.round,
+            world.rounds,
+            common,
+            visiting,
+        )
+
+    def _noise(self, *names: str | int) -> np.random.Generator:
+        """What privacy and attackers draw from."""
+        return _unguessable() if self.world.secret else rng(self.world.seed, "noise", self.name, *names)
 
     @property
     def probe_data(self) -> Samples:
         return self.data.train.first(self.world.fact_examples)
+
+    def examples(self, split: Literal["train", "validation"]) -> Samples:
+        """What losses of others' models are measured on; without validation examples, on those for training."""
+        data = self.data.validation if split == "validation" else self.data.train
+        return data.first(self.world.fact_examples) if len(data) else self.probe_data
 
     @contextmanager
     def paying(self) -> Iterator[None]:
@@ -118,8 +166,26 @@ class Peer:
         self.trained.copy_(trained)
         self._publish(state)
 
+    def _honest(self, state: State) -> Share:
+        """What I have to offer after training, as privacy lets it go."""
+        share = self.world.method.share(state, self.trained, self.context("share"))
+        return self._released(share, self.start, "share") if self.world.privacy.uploads else share
+
+    def _released(self, share: Share, base: torch.Tensor, *names: str) -> Share:
+        """An update with noise; nothing but the base once the budget is spent."""
+        if self.allowed == 0:
+            return Share(base if share.mask is None else torch.where(share.mask, base, 0.0), share.mask)
+        return self.world.privacy.upload(share, base, self._noise("upload", self.round, *names))
+
+    def _pay_privacy(self, steps: int) -> None:
+        self.spent += steps
+        self.allowed = None if self.allowed is None else max(0, self.allowed - steps)
+
     def _publish(self, state: State) -> None:
-        share, rows = self.world.method.share(state, self.trained, self.context("share")), self.rows
+        share, rows, world = self._honest(state), self.rows, self.world
+        self._pay_privacy(1 if world.privacy.uploads and self.allowed != 0 else 0)
+        if self.attacking:
+            share = world.attack.share(share, self.start, world.initial, self._noise("attack", self.round))
         if rows.share is None:
             if share.mask is not None or share.theta.data_ptr() != self.trained.data_ptr():
                 raise StrategyError(f"method {type(self.world.method).__name__}: shares theta in one round, not in another")
@@ -142,28 +208,50 @@ class Peer:
         return training
 
     def alone(self, training: Training[R], ctx: Context) -> R:
-        """Run a generator of fits, one after the other."""
+        """Run a generator of requests, one after the other."""
         try:
-            fit = next(training)
+            request = next(training)
             while True:
-                fitted = self.world.learner.fit(fit.theta, ctx.train, ctx.rng, fit.epochs, fit.part, ctx.round)
-                fit = training.send(Fitted(*fitted))
+                request = training.send(self.fulfil(request, ctx))
         except StopIteration as stop:
             result: R = stop.value
             return result
 
+    def fulfil(self, request: Request, ctx: Context) -> Fitted:
+        """What a method asks for: by DP-SGD where training is private and the result may leave."""
+        learner, privacy = self.world.learner, self.world.privacy
+        if not isinstance(request, Fit | Gradient):
+            raise StrategyError(f"a method must yield Fit(theta, epochs), got {type(request).__name__}")
+        private = privacy.trains and not (isinstance(request, Fit) and request.kept)
+        noise = Noise(privacy.sigma, privacy.clip, self.allowed) if private else None
+        before = learner.private_steps
+        if isinstance(request, Gradient):
+            fitted = learner.slope(request.theta, ctx.train, ctx.rng, noise)
+        else:
+            bounds = Bounds(request.anchor, request.pull, request.mask)
+            fitted = learner.fit(request.theta, ctx.train, ctx.rng, request.epochs, request.part, ctx.round, bounds, noise)
+        self._pay_privacy(learner.private_steps - before)
+        return fitted
+
     def sketch(self, spec: CardSpec) -> torch.Tensor:
         """φ of this round, as it goes onto the card."""
         at = Moment(self.start, self.trained, self.world.initial)
-        return self._sketched(proxy_of(spec.proxy, at, self.probe_data, self.world.learner), spec)
+        phi = proxy_of(spec.proxy, at, self.probe_data, self.world.learner)
+        return self._sketched(phi, spec, 0 if spec.proxy == "grad_ref" else self.round)
 
-    def _sketched(self, phi: torch.Tensor, spec: CardSpec | None) -> torch.Tensor:
-        return self.world.sketcher(phi, spec.sketch if spec else 0)
+    def _sketched(self, phi: torch.Tensor, spec: CardSpec | None, *names: str | int) -> torch.Tensor:
+        bins, lot = spec.sketch if spec else 0, self.world.learner.recipe.batch
+        return self.world.privacy.card(phi, lambda v: self.world.sketcher(v, bins), lot, self._noise("card", *names))
 
     @property
     def share(self) -> Share:
         """My model as published after training."""
         return Share(self.trained) if self.rows.share is None else Share(self.rows.share, self.rows.mask)
+
+    @property
+    def mine(self) -> Share:
+        """My model as I mix it myself: what I published, unless I tampered with that."""
+        return self._honest(self.rows.next_state) if self.attacking and self.rows.share is not None else self.share
 
     @property
     def share_start(self) -> Share:
@@ -191,21 +279,21 @@ class Peer:
             return Losses(learner.loss(self.start, data), learner.loss(self.trained, data))
 
     def adopt(self, share: Share) -> torch.Tensor:
-        """A model of my own with the guest's coordinates in place of mine, wherever it offers some."""
-        if share.mask is None:
-            return share.theta
-        return torch.where(share.mask, share.theta, self.trained)
+        """The model that I would have if I took this share alone."""
+        return self.world.method.absorb(self.rows.next_state, self.trained, share, self.context("absorb"))[1]
 
-    def probe(self, guest: Share, spec: CardSpec | None, degree: int) -> Offer:
+    def probe(self, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int) -> Offer:
         """φ and F of a guest's model on my data, with my own part of the start of the round (Alg. 1, line 6)."""
-        return self._probe(guest, spec, degree)[2]
+        return self._probe(guest, visitor, spec, degree)[2]
 
-    def _probe(self, guest: Share, spec: CardSpec | None, degree: int) -> tuple[State, torch.Tensor, Offer]:
+    def _probe(self, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int) -> tuple[State, torch.Tensor, Offer]:
         with self.paying():
-            state, theta = self.world.method.absorb(self.rows.state, self.start, guest, self.context("absorb"))
+            ctx = self.context("absorb", visiting=True)
+            state, theta = self.world.method.absorb(self.rows.state, self.start, guest, ctx)
             learner = self.world.learner
             phi, loss = learner.gradient(theta, self.probe_data, learner.layout.proxy)
-        card = Card(self.name, self.round, len(self.data.train), degree, self._sketched(phi, spec).cpu())
+        sketch = self._sketched(phi, spec, self.round, visitor).cpu()
+        card = Card(self.name, self.round, len(self.data.train), degree, sketch)
         return state, theta, Offer(len(self.data.train), card, None, Losses(loss, loss))
 
     def host_visit(self, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int) -> Offer:
@@ -213,13 +301,18 @@ class Peer:
 
         The scratch copy has a scratch head too: only my own training changes what I keep.
         """
-        state, theta, offer = self._probe(guest, spec, degree)
+        state, theta, offer = self._probe(guest, visitor, spec, degree)
         before = offer.losses.before if offer.losses else float("nan")
-        method, learner, ctx = self.world.method, self.world.learner, self.context("visit", visitor)
+        world, method, ctx = self.world, self.world.method, self.context("visit", visitor, visiting=True)
         with self.paying():
             state, trained, _ = self.alone(self._generator("train", method.train(state, theta, ctx)), ctx)
-            after = learner.loss(trained, self.probe_data)
+            after = world.learner.loss(trained, self.probe_data)
         share = method.share(state, trained, self.context("share"))
+        if world.privacy.uploads:
+            share = self._released(share, theta, "visit", visitor)
+            self._pay_privacy(1 if self.allowed != 0 else 0)
+        if self.attacking:
+            share = world.attack.share(share, theta, world.initial, self._noise("attack", self.round, visitor))
         return Offer(offer.examples, offer.card, share, Losses(before, after))
 
     # -- checkpoints -----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 
 from amity import figures
 from amity._version import __version__
-from amity.config import Config
+from amity.config import Config, Pick
 from amity.core import Reference
 from amity.data import split
 from amity.errors import RunDirError
@@ -19,7 +19,7 @@ from amity.files import write_atomically
 from amity.metrics import overlap_matrix
 from amity.run import Result, load_data
 from amity.store import read_config
-from amity.summary import COLUMNS, Line, cells_of, gains, summarise
+from amity.summary import Line, cells_of, columns_of, gains, summarise
 from amity.topology import peer_names
 
 if TYPE_CHECKING:
@@ -54,18 +54,24 @@ def table(lines: Sequence[Line], references: set[str]) -> str:
     """The summary; the best accuracy of those that are no references is bold, references are in italics."""
     fair = [line for line in lines if line.label not in references] or lines
     top = max(fair, key=lambda line: line.accuracy).label
-    head = "".join(f'<th title="{html.escape(tip)}">{html.escape(name)}</th>' for name, tip in COLUMNS.items())
+    columns = columns_of(lines)
+    head = "".join(f'<th title="{html.escape(tip)}">{html.escape(name)}</th>' for name, tip in columns.items())
     rows = []
     for line in lines:
-        name, *values = (html.escape(cell) for cell in cells_of(line))
+        name, *values = (html.escape(cell) for cell in cells_of(line, columns))
         kind = ' class="ref"' if line.label in references else ""
         best = ' class="best"' if line.label == top else ""
         rows.append(f"<tr{best}><td{kind}>{name}</td>" + "".join(f"<td>{v}</td>" for v in values) + "</tr>")
-    legend = "".join(f"<li><b>{html.escape(name)}</b>: {html.escape(tip)}</li>" for name, tip in COLUMNS.items())
+    legend = "".join(f"<li><b>{html.escape(name)}</b>: {html.escape(tip)}</li>" for name, tip in columns.items())
+    private = "".join(
+        f"<p>{html.escape(line.label)}: ε is for the training only; it excludes {html.escape(line.epsilon_excludes)}.</p>"
+        for line in lines
+        if line.epsilon_excludes
+    )
     return (
         f"<table><tr>{head}</tr>{''.join(rows)}</table>"
         "<p>Bold: the highest accuracy among strategies that a real network could run. In italics: references, which see "
-        f"more than a peer can. Differences within a few standard deviations mean little.</p>"
+        f"more than a peer can. Differences within a few standard deviations mean little.</p>{private}"
         f"<details><summary>What the columns mean</summary><ul>{legend}</ul></details>"
     )
 
@@ -74,14 +80,23 @@ def references(runs: figures.Runs) -> set[str]:
     return {label for label, rs in runs.items() if rs and isinstance(rs[0].config.strategy.thing, Reference)}
 
 
-def describe(config: Config, seeds: Sequence[int]) -> str:
-    part = config.partition
-    options = ", ".join(f"{k}={v}" for k, v in part.options.items() if v not in (0, 0.0))
+def describe(configs: Sequence[Config], seeds: Sequence[int]) -> str:
+    """What runs have in common, in a line."""
+    config, part = configs[0], configs[0].partition
+    methods = " or ".join(dict.fromkeys(one.method.name for one in configs))
+    more = [
+        (key, pick) for key in ("mixer", "privacy", "attack") if (pick := getattr(config, key)).name not in ("mean", "none")
+    ]
+    others = "".join(f"; {key} {pick.name} ({_options(pick)})" for key, pick in more)
     return (
-        f"{config.data.name}, {config.peers} peers, {config.rounds} rounds; partition {part.name} ({options}); topology "
-        f"{config.topology.name}; model {config.model.name}; method {config.method.name}; "
+        f"{config.data.name}, {config.peers} peers, {config.rounds} rounds; partition {part.name} ({_options(part)}); "
+        f"topology {config.topology.name}; model {config.model.name}; method {methods}{others}; "
         f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
     )
+
+
+def _options(pick: Pick[Any]) -> str:
+    return ", ".join(f"{k}={v}" for k, v in pick.to_dict().items() if k != "name" and v not in (0, 0.0, ""))
 
 
 def _labels(config: Config, names: Sequence[str]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -144,10 +159,9 @@ def comparison_html(comparison: Comparison) -> str:
         else ""
     )
     first, *rest = _pictures(runs)
-    config = comparison.config
     return page(
         "Amity: comparison",
-        f"<h1>Who should I learn from?</h1><p>{html.escape(describe(config, seeds))}</p>",
+        f"<h1>Who should I learn from?</h1><p>{html.escape(describe([rs[0].config for rs in runs.values()], seeds))}</p>",
         failed,
         table(comparison.lines, references(runs)),
         first,
@@ -160,14 +174,15 @@ def comparison_html(comparison: Comparison) -> str:
 
 def run_html(result: Result, peers: Sequence[str] = ()) -> str:
     """The report of a single run; `peers` are sections about the peers of a real network."""
-    label = result.config.strategy.label
+    label = result.config.label
     runs = {label: [result]}
     last = {k: v for k, v in result.rounds[-1].items() if isinstance(v, float)}
     network = "".join(f"<tr><td>{html.escape(k)}</td><td>{v:.4g}</td></tr>" for k, v in last.items())
     return page(
         f"Amity: {label}",
-        f"<h1>{html.escape(label)}</h1><p>{html.escape(describe(result.config, [result.config.seed]))}</p>",
+        f"<h1>{html.escape(label)}</h1><p>{html.escape(describe([result.config], [result.config.seed]))}</p>",
         table([summarise(label, [result], [])], references(runs)),
+        f"<p>Privacy: {html.escape(result.privacy)}.</p>" if result.privacy else "",
         *_pictures(runs),
         *peers,
         section("The network in the last round", "See the documentation of amity.metrics.", f"<table>{network}</table>"),

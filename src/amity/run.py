@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 from amity.config import Config, load, nested, resolve
 from amity.core import PeerId
 from amity.data import Dataset, split
+from amity.privacy import statement
 from amity.simulate import Report, Simulation
 from amity.simulate.crew import CrewLost
 from amity.store import RunDir, commits, read_config, read_lines
@@ -60,7 +62,7 @@ class Result:
 
     @property
     def accuracy(self) -> float:
-        """Mean test accuracy over all peers in the last round."""
+        """Mean test accuracy over all honest peers in the last round."""
         return self.curve[-1][1]
 
     @property
@@ -76,9 +78,16 @@ class Result:
         return {name: data[name].origin for name in names}
 
     def final(self, key: str = "accuracy") -> dict[PeerId, float]:
-        """A metric of every peer in the last round."""
+        """A metric of every honest peer in the last round."""
         last = self.rounds[-1]["round"]
-        return {r["peer"]: r[key] for r in self.metrics if r["round"] == last and key in r}
+        return {r["peer"]: r[key] for r in self.metrics if r["round"] == last and key in r and not r.get("attacker")}
+
+    @property
+    def privacy(self) -> str:
+        """ε and what it covers, in one line; empty where nothing is private."""
+        mechanism = self.config.privacy.thing
+        last, excluded = self.rounds[-1], {name for r in self.rounds for name in r.get("excluded", ())}
+        return statement(mechanism, last.get("epsilon", math.inf if mechanism.sigma == 0 else 0.0), excluded)
 
 
 @lru_cache(maxsize=4)
@@ -123,7 +132,7 @@ def run(
     not end, that run goes on.
     """
     resolved = as_config(config, overrides)
-    path = Path(out) if out else new_dir(resolved.strategy.slug)
+    path = Path(out) if out else new_dir(resolved.slug)
     with Simulation(RunDir.check(path, resolved), load_data(resolved)) as simulation:
         return _go(RunDir.create(path, simulation.config), simulation, on_round, on_part)
 

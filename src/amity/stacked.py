@@ -22,7 +22,7 @@ from torch.func import functional_call, vmap
 from torch.nn import functional as F
 
 from amity.core import Fitted
-from amity.learn import Learner, Samples, Score, score_of
+from amity.learn import FREE, Bounds, Learner, Samples, Score, score_of
 
 ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Identity)
 EXAMPLES = 1 << 14
@@ -40,6 +40,7 @@ class FitJob:
     theta: torch.Tensor
     data: Samples
     rng: np.random.Generator
+    bounds: Bounds = FREE
 
 
 @dataclass(frozen=True)
@@ -61,19 +62,18 @@ class _Examples:
 
     def __init__(self, datas: Sequence[Samples], device: torch.device) -> None:
         self._pixels, self._index = datas[0].pixels, _padded([data.index for data in datas]).to(device)
-        self._kept: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._y = torch.cat([data.pixels.y[row] for data, row in zip(datas, self._index, strict=True)])
+        self._kept: torch.Tensor | None = None
         if self._index.numel() * self._pixels.x[0].numel() <= AT_ONCE:
-            self._kept = self._pixels.batch(self._index.flatten())
+            self._kept = self._pixels.batch(self._index.flatten())[0]
         self._first = torch.arange(len(datas), device=device)[:, None] * self._index.shape[1]
 
     def batch(self, position: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """x as G x B x shape, and y in one row."""
         at = (self._first[: len(position)] + position.to(self._index.device)).flatten()
-        if self._kept is None:
-            x, y = self._pixels.batch(self._index.flatten()[at])
-        else:
-            x, y = (part.index_select(0, at) for part in self._kept)
-        return x.view(len(position), -1, *x.shape[1:]), y
+        kept = self._kept
+        x = self._pixels.batch(self._index.flatten()[at])[0] if kept is None else kept.index_select(0, at)
+        return x.view(len(position), -1, *x.shape[1:]), self._y.index_select(0, at)
 
 
 class Stack:
@@ -131,7 +131,7 @@ class Stack:
         return seen
 
     def fit(self, jobs: Sequence[FitJob], epochs: int, part: slice | None, round: int) -> list[Fitted]:
-        """As `Learner.fit`, for every job."""
+        """As `Learner.fit`, for every job; all are bounded in the same way, or none is."""
         learner, recipe = self.learner, self.learner.recipe
         part = part or learner.layout.everything
         learner.module.train()
@@ -141,7 +141,7 @@ class Stack:
         if not plan.counts or plan.counts[0] == 0 or part.start == part.stop:
             return [Fitted(job.theta.clone(), float("nan")) for job in jobs]
         examples = _Examples([jobs[g].data for g in ranked], learner.device)
-        losses = self._descend(theta, plan, examples, part, recipe.decay**round)
+        losses = self._descend(theta, plan, examples, part, recipe.decay**round, [jobs[g].bounds for g in ranked])
         out: list[Fitted | None] = [None] * len(jobs)
         for row, g in enumerate(ranked):
             count, size = plan.counts[row], len(jobs[g].data)
@@ -151,12 +151,22 @@ class Stack:
             out[g] = Fitted(theta[row].clone(), mean)
         return [fitted for fitted in out if fitted is not None]
 
-    def _descend(self, theta: torch.Tensor, plan: _Steps, examples: _Examples, part: slice, scale: float) -> torch.Tensor:
+    def _descend(
+        self,
+        theta: torch.Tensor,
+        plan: _Steps,
+        examples: _Examples,
+        part: slice,
+        scale: float,
+        bounds: Sequence[Bounds],
+    ) -> torch.Tensor:
         """SGD on all rows of theta, in place, each for its own number of steps. Returns the losses, S x G."""
         learner, recipe = self.learner, self.learner.recipe
         slots = learner.layout.slots
         inside = [part.start <= slot.start < part.stop for slot in slots]
         rates = [(recipe.lr_head if slot.start >= learner.layout.head.start else recipe.lr) * scale for slot in slots]
+        anchor, mask = (_stacked([getattr(b, key) for b in bounds]) for key in ("anchor", "mask"))
+        pull, trained_slots = bounds[0].pull, [slot for slot, on in zip(slots, inside, strict=True) if on]
         losses = torch.zeros(plan.position.shape[:2])
         active, leaves, momenta = 0, [torch.empty(0)] * len(slots), [torch.empty(0)] * len(slots)
         for step in range(len(plan.position)):
@@ -185,7 +195,11 @@ class Stack:
             losses[step, :going] = each.detach()
             learner.steps += going
             kept = [m for m, on in zip(momenta, inside, strict=True) if on]
-            self._update(trained, gradients, kept, [rate for rate, on in zip(rates, inside, strict=True) if on])
+            near = [slot.of(anchor[:going]) for slot in trained_slots] if anchor is not None and pull else []
+            self._update(trained, gradients, kept, [rate for rate, on in zip(rates, inside, strict=True) if on], near, pull)
+            if mask is not None:
+                with torch.no_grad():
+                    torch._foreach_mul_(trained, [slot.of(mask[:going]).to(theta.dtype) for slot in trained_slots])
         self._put_back(theta, leaves)
         return losses
 
@@ -222,7 +236,13 @@ class Stack:
 
     @torch.no_grad()
     def _update(
-        self, leaves: list[torch.Tensor], grads: list[torch.Tensor], momenta: list[torch.Tensor], rates: list[float]
+        self,
+        leaves: list[torch.Tensor],
+        grads: list[torch.Tensor],
+        momenta: list[torch.Tensor],
+        rates: list[float],
+        anchors: list[torch.Tensor],
+        pull: float,
     ) -> None:
         recipe = self.learner.recipe
         if recipe.clip:
@@ -230,6 +250,8 @@ class Stack:
             factor = (recipe.clip / (norms + 1e-6)).clamp_max(1)
             for g in grads:
                 g.mul_(factor.view(-1, *[1] * (g.dim() - 1)))
+        if anchors:
+            torch._foreach_add_(grads, torch._foreach_sub(leaves, anchors), alpha=pull)
         if recipe.weight_decay:
             torch._foreach_add_(grads, leaves, alpha=recipe.weight_decay)
         if recipe.momentum:
@@ -294,6 +316,12 @@ def _padded(rows: Sequence[torch.Tensor]) -> torch.Tensor:
         out[g, : len(row)] = row
         out[g, len(row) :] = row[0] if len(row) else 0
     return out
+
+
+def _stacked(vectors: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+    """Vectors of all peers as one matrix, where they have any."""
+    there = [vector for vector in vectors if vector is not None]
+    return torch.stack(there) if len(there) == len(vectors) else None
 
 
 def _steps(job: FitJob, batch: int) -> int:

@@ -39,6 +39,12 @@ class Line:
     """Share of true friends among those taken, mean over rounds."""
     recall: float | None
     auc: float | None
+    attackers_weight: float | None = None
+    """What attackers obtain of an honest peer's row, mean over rounds and peers."""
+    epsilon: float | None = None
+    """The largest ε of any peer and seed in the last round."""
+    epsilon_excludes: str = ""
+    """What ε does not cover; empty: nothing, it is a guarantee."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -66,6 +72,8 @@ def summarise(label: str, results: Sequence[Result], alone: Sequence[Result]) ->
     difference = np.array(sorted(gains(results, alone)))
     tenth = max(1, round(len(difference) / 10))
     final, best = [r.accuracy for r in results], [r.best for r in results]
+    epsilons = [r.rounds[-1]["epsilon"] for r in results if "epsilon" in r.rounds[-1]]
+    excluded = {name for result in results for r in result.rounds for name in r.get("excluded", ())}
     passes = [sum(m["forward"] + m["backward"] for m in r.metrics) / r.config.peers / 1e3 for r in results]
     return Line(
         label,
@@ -84,6 +92,9 @@ def summarise(label: str, results: Sequence[Result], alone: Sequence[Result]) ->
         _mean(results, "precision"),
         _mean(results, "recall"),
         _mean(results, "auc"),
+        _mean(results, "attackers_weight"),
+        max(epsilons, default=None),
+        ", ".join(sorted(excluded)),
     )
 
 
@@ -109,10 +120,19 @@ COLUMNS: Mapping[str, str] = {
     "taken": "neighbours taken, mean over rounds and peers",
     "friends": "share of true friends (label overlap) among those taken",
 }
+ATTACKED = ("attackers' weight", "what attackers obtain of an honest peer's row; all else is of honest peers only")
+PRIVATE = ("ε", "the largest of all peers; * training only: facts that it does not cover were asked")
 
 
-def cells_of(line: Line) -> list[str]:
-    """A line as text, in the order of COLUMNS."""
+def columns_of(lines: Sequence[Line]) -> dict[str, str]:
+    """The columns of a table with these lines: attackers and privacy only where there are any."""
+    more = [ATTACKED] if any(line.attackers_weight is not None for line in lines) else []
+    more += [PRIVATE] if any(line.epsilon is not None for line in lines) else []
+    return {**COLUMNS, **dict(more)}
+
+
+def cells_of(line: Line, columns: Mapping[str, str] = COLUMNS) -> list[str]:
+    """A line as text, in the order of the columns."""
 
     def points(value: float | None) -> str:
         return "-" if value is None else f"{100 * value:+.1f}"
@@ -124,6 +144,7 @@ def cells_of(line: Line) -> list[str]:
         return f"{100 * mean:.1f} ± {100 * std:.1f}" if line.seeds > 1 else f"{100 * mean:.1f}"
 
     alone = line.taken == 0
+    epsilon = "-" if line.epsilon is None else f"{line.epsilon:.3g}{'*' if line.epsilon_excludes else ''}"
     return [
         line.label,
         spread(line.accuracy, line.accuracy_std),
@@ -135,4 +156,6 @@ def cells_of(line: Line) -> list[str]:
         f"{line.passes:.1f}",
         f"{line.taken:.1f}",
         percent(line.precision),
+        *([percent(line.attackers_weight)] if ATTACKED[0] in columns else []),
+        *([epsilon] if PRIVATE[0] in columns else []),
     ]

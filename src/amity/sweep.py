@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from amity.cells import Cell, OnEvent
-from amity.compare import Comparison, check_seeds, collect, parse_spec, slug, with_strategy
+from amity.compare import Comparison, check_seeds, collect, parse_spec, slug, with_layer
 from amity.config import Config
 from amity.errors import ConfigError
 from amity.rng import rng
@@ -130,7 +130,7 @@ def cells_of_tries(base: Config, tries: Sequence[Try], seeds: Sequence[int], pat
     cells = []
     for seed in seeds:
         for a_try in tries:
-            _, options = parse_spec(a_try.strategy)
-            config = with_strategy(base, options).replace(**dict(a_try.values), seed=seed)
+            _, layer = parse_spec(a_try.strategy)
+            config = with_layer(base, layer).replace(**dict(a_try.values), seed=seed)
             cells.append(Cell(a_try.label, seed, config, path / slug(a_try.label) / f"seed-{seed}"))
     return cells

@@ -16,12 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from amity.compare import Comparison
-from amity.config import PARTS, SCALARS, SECTIONS, Config
+from amity.config import PARTS, SCALARS, SECTIONS, STAGE, Config
 from amity.core import Reference
 from amity.errors import ConfigError, unknown
 from amity.registry import Entry
 from amity.run import Result
-from amity.summary import COLUMNS, cells_of, summarise
+from amity.summary import cells_of, columns_of, summarise
 
 
 class Out(Console):
@@ -61,32 +61,40 @@ def blank_table(columns: Iterable[str], left: Collection[int] = (0,), no_wrap: b
 
 
 def show_table(comparison: Comparison) -> None:
-    table = blank_table(COLUMNS)
+    columns = columns_of(comparison.lines)
+    table = blank_table(columns)
     fair = comparison.fair
     best = max(fair or comparison.lines, key=lambda line: line.accuracy).label
     for line in comparison.lines:
         reference = line not in fair
-        cells = [escape(cell) for cell in cells_of(line)]
+        cells = [escape(cell) for cell in cells_of(line, columns)]
         cells[0] += " (reference)" if reference else ""
         table.add_row(*cells, style="bold green" if line.label == best else "dim" if reference else "")
     out_console.print(table)
+    for line in comparison.lines:
+        if line.epsilon_excludes:
+            say(f"* {line.label}: ε is for the training only; it excludes {line.epsilon_excludes}")
 
 
 def show_run(result: Result) -> None:
     from amity.report import write_report
 
-    line = summarise(result.config.strategy.label, [result], [])
-    for (name, tip), value in zip(COLUMNS.items(), cells_of(line), strict=True):
+    line = summarise(result.config.label, [result], [])
+    columns = columns_of([line])
+    for (name, tip), value in zip(columns.items(), cells_of(line, columns), strict=True):
         if value != "-":
             out_console.print(f"{name:>10}  {escape(value):<14} [dim]{tip}[/dim]", soft_wrap=True)
+    if result.privacy:
+        say(f"{'privacy':>10}  {result.privacy}")
     out_console.print(f"report: {write_report(result.path)}", soft_wrap=True, markup=False)
 
 
 def show_entries(kind: str = "") -> None:
     """All entries of a kind (or of every kind) with their options, and the keys of the run itself."""
-    wanted = {name: section for name, section in SECTIONS.items() if kind[:4] == name[:4] or not kind}
+    kinds = {**SECTIONS, "stages": STAGE}
+    wanted = {name: section for name, section in kinds.items() if kind[:4] == name[:4] or not kind}
     if not wanted:
-        raise ConfigError(unknown("kind", kind, SECTIONS))
+        raise ConfigError(unknown("kind", kind, kinds))
     for name, section in wanted.items():
         out_console.print(f"\n[bold]{name}=[/bold]")
         for entry in section.registry:

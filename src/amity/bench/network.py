@@ -99,7 +99,7 @@ def _rounds(out: Path, config: Config) -> Networked:
             rounds.append({**now, "store": max(0.0, period - sum(now[phase] for phase in PHASES[:-1])), "period": period})
     seconds = {phase: statistics.median(r[phase] for r in rounds) for phase in PHASES}
     overhead = statistics.median((r["period"] - r["train"]) / r["train"] for r in rounds)
-    return Networked(config.strategy.label, seconds, overhead, _megabytes(swarm))
+    return Networked(config.label, seconds, overhead, _megabytes(swarm))
 
 
 def _megabytes(swarm: Swarm) -> float:

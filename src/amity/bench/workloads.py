@@ -41,7 +41,7 @@ class Workload:
 
     def config(self, strategy: str, precision: str, **more: Any) -> Config:
         """A run of one warming round and `rounds` measured ones."""
-        _, options = parse_spec(strategy)
+        options = parse_spec(strategy)[1]["strategy"]
         plain: dict[str, Any] = {
             "data": {"name": "synthetic", "shape": "x".join(map(str, self.shape)), "train": self.peers * self.samples},
             "partition": {"name": "pathological", "classes": self.classes, "samples": self.samples, "test": 100},

@@ -3,6 +3,6 @@
 from amity.methods.registry import methods
 
 # Importing a module registers its methods.
-from amity.methods import finetune, head  # noqa: F401  isort: skip
+from amity.methods import dispfl, ditto, finetune, head  # noqa: F401  isort: skip
 
 __all__ = ["methods"]

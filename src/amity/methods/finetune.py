@@ -40,4 +40,4 @@ class Finetune:
         return state, mixed.theta
 
     def model(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[torch.Tensor]:
-        return (yield Fit(theta, self.tune_epochs)).theta
+        return (yield Fit(theta, self.tune_epochs, kept=True)).theta

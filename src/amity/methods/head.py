@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -15,9 +15,10 @@ from amity.methods.registry import methods
 @methods.register("head")
 @dataclass(frozen=True)
 class Head:
-    r"""Keep the last layer β_i, share the body w_i; train them in turn (the paper's local update).
+    r"""Keep the last layer β_i, share the body w_i; train them in turn (the paper, FedRep) or together (FedPer).
 
-        train:  β_i ← SGD(β_i; K_β epochs, η_β) with w_i frozen, then w_i ← SGD(w_i; K_w epochs, η_w) with β_i frozen
+        train:  β_i ← SGD(β_i; K_β epochs, η_β) with w_i frozen, then w_i ← SGD(w_i; K_w epochs, η_w) with β_i frozen;
+                with `phases` = "joint" both at once, for K_w epochs
         share:  w_i only; the head is masked and never sent
         absorb: w_i^{t+1} = the mixed body, β_i stays
         model:  β_i adapts to the mixed body for `tune_epochs` epochs, on a copy
@@ -27,12 +28,16 @@ class Head:
     """
 
     tune_epochs: Annotated[int, Field(ge=0)] = 1
+    phases: Literal["alternate", "joint"] = "alternate"
 
     def init(self, theta: torch.Tensor, ctx: Context) -> State:
         return {}
 
     def train(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[tuple[State, torch.Tensor, Stats]]:
         layout = ctx.learner.layout
+        if self.phases == "joint":
+            trained, loss = yield Fit(theta, ctx.epochs)
+            return state, trained, Stats(loss)
         theta, _ = yield Fit(theta, ctx.epochs_head, layout.head)
         trained, loss = yield Fit(theta, ctx.epochs, layout.body)
         return state, trained, Stats(loss)
@@ -46,4 +51,4 @@ class Head:
         return state, mixed.theta if mixed.mask is None else torch.where(mixed.mask, mixed.theta, theta)
 
     def model(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[torch.Tensor]:
-        return (yield Fit(theta, self.tune_epochs, ctx.learner.layout.head)).theta
+        return (yield Fit(theta, self.tune_epochs, ctx.learner.layout.head, kept=True)).theta

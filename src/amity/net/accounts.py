@@ -24,12 +24,15 @@ class Accounts:
     def __init__(self, path: Path) -> None:
         self._lock, self._path = threading.Lock(), path
         self.spent: Counter[str] = Counter()
+        self.private = 0
+        """Private steps or uploads behind all that has left: what ε is counted from."""
         self._told: set[tuple[str, int, str]] = set()
         try:
             whole = self._repair()
             for line in whole.splitlines():
                 record = json.loads(line)
                 self.spent[record["kind"]] += 1
+                self.private += int(record.get("steps", 0))
                 self._told.add((record["kind"], record["round"], record.get("to", "")))
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             sync_folder(path.parent)
@@ -52,15 +55,17 @@ class Accounts:
                 os.fsync(stream.fileno())
         return whole
 
-    def spend(self, kind: str, round: int, to: str = "", again: bool = False) -> None:
+    def spend(self, kind: str, round: int, to: str = "", again: bool = False, steps: int = 0) -> None:
         """Returns when the line is on the disk; raises StorageError if it is not, and then nothing may leave. The same bits
-        to the same member (or, published, to all) are one disclosure; `again`: these are others each time."""
+        to the same member (or, published, to all) are one disclosure; `again`: these are others each time. `steps` are the
+        private steps behind it."""
         with self._lock:
             if not again and (kind, round, to) in self._told:
                 return
             if self._file < 0:
                 raise StorageError(f"{self._path}: is closed; nothing was disclosed")
             record = {"at": time.time(), "kind": kind, "round": round} | ({"to": to} if to else {})
+            record |= {"steps": steps} if steps else {}
             line = json.dumps(record).encode() + b"\n"
             end = os.fstat(self._file).st_size
             try:
@@ -71,6 +76,7 @@ class Accounts:
                 os.truncate(self._path, end)
                 raise StorageError(f"{self._path}: cannot be written ({error.strerror}); nothing was disclosed") from None
             self.spent[kind] += 1
+            self.private += steps
             self._told.add((kind, round, to))
 
     def close(self) -> None:

@@ -111,6 +111,7 @@ class Meters:
         self.bytes = counted("amity_bytes", "Bytes of messages", ["direction"])
         self.round = gauge("amity_round", "The round that is being done")
         self.accuracy = gauge("amity_accuracy", "Accuracy on this peer's own test examples")
+        self.epsilon = gauge("amity_epsilon", "What differential privacy has cost so far, where training is private")
         self.alive = gauge("amity_neighbours_alive", "Members that are reachable now")
         self.certificate = gauge("amity_certificate_seconds", "Until this peer's certificate ends")
         self.seconds = gauge("amity_phase_seconds", "Seconds of the last round, by phase", ["phase"])

@@ -58,6 +58,10 @@ def merge(out: Path, config: Config) -> None:
         here = [r for r in metrics if r["round"] == t]
         scores = [r["accuracy"] for r in here if "accuracy" in r]
         record: dict[str, Any] = {"round": t, **quality, "reported": len(here)}
+        if any("excluded" in r for r in here):
+            record["excluded"] = sorted({name for r in here for name in r.get("excluded", ())})
+        if any("epsilon" in r for r in here):
+            record["epsilon"] = max(r["epsilon"] for r in here if "epsilon" in r)
         rounds.append(record | ({"accuracy": sum(scores) / len(scores)} if scores else {}))
     for name, records in (*zip(FILES, (metrics, edges, lines["timings.jsonl"]), strict=True), ("rounds.jsonl", rounds)):
         write_atomically(out / name, b"".join(dump(record) for record in records))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from amity.core import START, Answers, Ask, Card, PeerId, Row, Share
 from amity.errors import StrategyError
-from amity.facts import REPLY_BYTES, Fact, Ledger, Losses, Offer
-from amity.mixing import check_row, mix
+from amity.facts import REPLY_BYTES, Fact, Ledger, Losses, Measure, Offer
+from amity.mixing import check_row
 from amity.net.audit import Audit
 from amity.net.board import Notice
 from amity.net.courier import Courier
@@ -49,7 +49,9 @@ class Desk:
         self._examples: dict[PeerId, int] = {}
         self._brought: dict[PeerId, Share] = {}
         self._cards: dict[PeerId, Card] = {}
-        self._known: dict[PeerId, float] = {}
+        self._known: dict[tuple[Measure, PeerId], Any] = {}
+        self.raw: set[str] = set()
+        """Facts that looked at raw data past any privacy."""
         self._own: Losses | None = None
 
     def answer(self, ask: Ask) -> Answers:
@@ -63,6 +65,12 @@ class Desk:
         offers = self._all(others, lambda j: self._offer(j, fact), type(fact).__name__)
         if me in ask.peers:
             offers[me] = self._mine(fact)
+        if START in ask.peers:
+            if not isinstance(fact, Measure):
+                raise TypeError(f"{type(fact).__name__}() cannot be asked of START; facts that measure models can")
+            offers[START] = Offer(share=self._shard.peers[me].share_start)
+        if fact.raw and offers:
+            self.raw.add(fact.name_of(self._spec))
         return fact.read(self, {j: offers[j] for j in sorted(offers)})
 
     def _all(self, peers: list[PeerId], work: Callable[[PeerId], T], what: str) -> dict[PeerId, T]:
@@ -85,7 +93,9 @@ class Desk:
         if fact.sends:
             return self._visit(j, fact)
         offer = Offer(self._present[j].data.examples)
-        if "model" in fact.moves:
+        if "model" in fact.moves and j in self._brought:
+            offer = offer._replace(share=self._brought[j])
+        elif "model" in fact.moves:
             self._pull(j)
             offer = offer._replace(share=self._shares[j], examples=self._examples[j])
         if "card" in fact.moves:
@@ -135,7 +145,7 @@ class Desk:
     def _mine(self, fact: Fact) -> Offer:
         peer = self._shard.peers[self._me]
         if fact.sends:
-            hosted = self._shard.host(self._me, fact, self._me, self._spec, self._degree, self._round)
+            hosted = self._shard.host(self._me, fact, self._me, self._spec, self._degree, None, self._round)
             self._pay(hosted.forward, hosted.backward)
             return hosted.offer
         if "reply" in fact.moves and self._own is None:
@@ -153,23 +163,24 @@ class Desk:
         self.ledger.forward += forward
         self.ledger.backward += backward
 
-    def loss_of(self, peer: PeerId, share: Share) -> float:
-        """F_i of a model on my data; no loss is computed twice in a round."""
-        if peer not in self._known:
+    def measured(self, fact: Measure, peers: Sequence[PeerId]) -> Answers:
+        """What a fact says of models that are here; nothing is computed twice in a round."""
+        missing = tuple(j for j in sorted(peers) if fact.together or (fact, j) not in self._known)
+        if missing:
             self._shard.lent = self._shares
-            answered = self._shard.losses(self._me, (peer,), self._round)
+            answered = self._shard.measure(self._me, fact, missing, self._round, self._brought)
             self._pay(answered.forward, answered.backward)
-            self._known[peer] = answered.values[0]
-        return self._known[peer]
+            self._known |= {(fact, j): value for j, value in zip(missing, answered.values, strict=True)}
+        return {j: self._known[fact, j] for j in peers}
 
     def mixed(self, row: Row) -> Share:
         """The mixture that a row asks for."""
         check_row(row, self._me, self.arrived)
         peer = self._shard.peers[self._me]
-        shares = self._shares | {self._me: peer.share} | self._brought
+        shares = self._shares | {self._me: peer.mine} | self._brought
         if START in row:
             peer.round = self._round
             shares[START] = peer.share_start
         if any(j not in shares for j in row):
             raise StrategyError(f"row of {self._me}: a model that it stands on is not here")
-        return mix(row, shares)
+        return self._shard.world.mixer.mix(row, {j: shares[j] for j in row})

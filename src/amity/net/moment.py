@@ -93,10 +93,14 @@ class Moment:
                 self._losses = self._losses or self.peer.own_losses()
         return self._losses
 
-    def host(self, fact: Fact, guest: Share, visitor: str, spec: CardSpec | None, degree: int) -> Offer:
-        """Compute on a guest's model."""
+    def host(
+        self, fact: Fact, guest: Share, visitor: str, spec: CardSpec | None, degree: int, allowed: int | None
+    ) -> tuple[Offer, int]:
+        """Compute on a guest's model, within so many private steps; returns how many it took."""
         with self._computing:
-            return fact.serve(self.peer, guest, visitor, spec, degree)
+            self.peer.allowed, self.peer.spent = allowed, 0
+            offer = fact.serve(self.peer, guest, visitor, spec, degree)
+            return offer, self.peer.spent
 
     def visit_blob(self, offer: Offer, visitor: str, ask: str) -> Blob:
         """What a guest takes home, signed for it alone."""

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -26,6 +26,7 @@ import torch
 from amity.core import START, Card, Decision, PeerId, View, drive
 from amity.data import Dataset
 from amity.errors import AmityError, ConfigError, IdentityError, RunDirError, StrategyError, brief
+from amity.facts import Probe, Reported, Similarity, Visit
 from amity.metrics import taken_from
 from amity.net.accounts import Accounts
 from amity.net.audit import Audit
@@ -39,6 +40,7 @@ from amity.net.roster import Roster
 from amity.net.service import Service
 from amity.net.setup import Setup, data_of
 from amity.net.wire import Refused, Schema, Stamp, digest_of
+from amity.privacy import account_of, uncovered
 from amity.rng import rng
 from amity.run import load_data
 from amity.simulate.build import make_learner, make_shard, settled
@@ -54,6 +56,10 @@ SOON = 14 * 86400.0
 """Seconds before the end of a certificate from which on the log warns."""
 MEET = 1.5
 """Seconds for links to those who are under way already."""
+
+
+DISCLOSED = {"card": Similarity(), "losses": Reported(), "probe": Probe(), "visit": Visit()}
+"""What accounts call the facts that look at raw data."""
 
 
 class Node:
@@ -76,8 +82,9 @@ class Node:
         dataset, data = data_of(setup, dataset or load_data(setup.config))
         dataset = replace(dataset, pixels=dataset.pixels.to(setup.config.device))
         self.config = settled(RunDir.check(setup.state, setup.config), dataset)
-        self.strategy, self.spec = self.config.strategy.thing, self.config.strategy.thing.card
-        self.shard = make_shard(self.config, dataset, (self.me,), {self.me: data})
+        self.plan, self.spec = self.config.plan, self.config.plan.card
+        self.shard = make_shard(self.config, dataset, (self.me,), {self.me: data}, secret=True)
+        self._account = account_of(self.config.privacy.thing, len(data.train), self.config.train.batch)
         self.peer = self.shard.peers[self.me]
         self._hosting = replace(self.shard.world, learner=make_learner(self.config, dataset.shape, dataset.classes))
         self.names = (self.me,)
@@ -163,6 +170,7 @@ class Node:
         self.service = Service(
             self.stamp, self.schema, self.net, self.audit, self.accounts, self.spec, lambda j, t: self._guest(j, t)
         )
+        self.service.allowed = self._allowed
         self.service.admit(self.roster)
         self._asking = ThreadPoolExecutor(16, "asking")
         self._looking = ThreadPoolExecutor(16, "looking")
@@ -397,7 +405,11 @@ class Node:
     def _train(self, t: int, degree: int) -> tuple[Moment, dict[str, Any]]:
         """Local training; then the card is out, and whoever asks finds what it needs."""
         lasting = self.spec is not None and self.spec.proxy == "grad_ref"
-        trained = self.shard.train((self.me,), t, None if lasting and self._reference is not None else self.spec)[0]
+        spec = None if lasting and self._reference is not None else self.spec
+        with self.service.spending if self.config.privacy.thing.budget else nullcontext():
+            trained = self.shard.train((self.me,), t, spec, (self._allowed(),))[0]
+            if trained.private:
+                self.accounts.spend("training", t, again=True, steps=trained.private)
         sketch = None if trained.sketch is None else torch.tensor(trained.sketch)
         if lasting:
             self._reference = sketch = sketch if self._reference is None else self._reference
@@ -412,6 +424,25 @@ class Node:
         self._publish(blob)
         costs = {"train_loss": trained.loss, "forward": trained.forward, "backward": trained.backward}
         return moment, costs
+
+    def _allowed(self) -> int | None:
+        """Private steps that the budget still has room for, over the whole life of this peer."""
+        limit = None if self._account is None else self._account.limit
+        return None if limit is None else max(0, limit - self.accounts.private)
+
+    def _private(self, desk: Desk) -> dict[str, Any]:
+        """What privacy has cost so far, and what it does not cover: what I asked, and what I answered."""
+        mechanism, account = self.config.privacy.thing, self._account
+        if account is None:
+            return {}
+        told = self.accounts.spent
+        asked = desk.raw | {fact.name_of(self.spec) for kind, fact in DISCLOSED.items() if told[kind]}
+        spent: dict[str, Any] = {"private_steps": self.accounts.private}
+        spent |= {"excluded": uncovered(mechanism, self.config.method.thing, asked)}
+        if mechanism.sigma:
+            spent["epsilon"] = account.epsilon(self.accounts.private)
+            self.audit.meters.epsilon.set(spent["epsilon"])
+        return spent
 
     def _publish(self, blob: Blob) -> None:
         try:
@@ -494,7 +525,7 @@ class Node:
         desk = Desk(self.me, t, self.shard, moment.card, self.spec, degree, present, self.courier, self._asking, self.audit)
         desk.invite = lambda j: self.service.invited.add((t, j))
         with self._blaming(t):
-            decision = drive(self.strategy.decide(view, {self.me: 1.0}), desk.answer)
+            decision = drive(self.plan.decide(view, {self.me: 1.0}), desk.answer)
             row = {str(j): float(weight) for j, weight in decision.row.items()}
             memory = json.loads(json.dumps(decision.memory))
             notes = {str(key): float(value) for key, value in decision.notes.items()}
@@ -509,7 +540,7 @@ class Node:
         except AmityError:
             raise
         except Exception as error:  # a strategy may be anybody's code
-            raise StrategyError(f"strategy {self.config.strategy.label}, {self.me}, round {t}: {brief(error)}") from error
+            raise StrategyError(f"strategy {self.config.label}, {self.me}, round {t}: {brief(error)}") from error
 
     def _tell_use(self, t: int, decision: Decision, present: Mapping[PeerId, Notice]) -> None:
         for j, weight in sorted(taken_from(decision.row, self.me).items()):
@@ -532,6 +563,7 @@ class Node:
         record["forward"] += costs["forward"]
         record["backward"] += costs["backward"]
         record["missing"] = len(desk.missing)
+        record |= self._private(desk)
         network: dict[str, Any] = {"round": t, "taken": float(len(taken))}
         if t % self.config.eval.every == 0 or t + 1 == self.config.rounds:
             record |= self.shard.evaluate((self.me,), t)[0]

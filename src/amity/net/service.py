@@ -67,6 +67,10 @@ class Service:
         """My last card, once all rounds are done."""
         self.degree = 0
         self.phase = "joining"
+        self.allowed: Callable[[], int | None] = lambda: None
+        """Private steps that my budget still has room for."""
+        self.spending = threading.Lock()
+        """Held while private steps are done and written down, so that two together do not overspend."""
         self.ledger = Ledger()
         """What answering moved; the caller takes it at the end of a round."""
         self._quick = ThreadPoolExecutor(4, "asks", *ONE_THREAD)
@@ -280,8 +284,10 @@ class Service:
                 guest = self._guest(request.asker, manifest.round)
             except AskFailed as failed:
                 raise Absent(f"your model did not come ({failed.reason[:40]})") from None
-            offer = moment.host(fact, guest, request.asker, self._spec, self.degree)
-        self._accounts.spend(type(fact).__name__.lower(), moment.round, request.asker, again=True)
+            with self.spending:
+                offer, steps = moment.host(fact, guest, request.asker, self._spec, self.degree, self.allowed())
+                kind = type(fact).__name__.lower()
+                self._accounts.spend(kind, moment.round, request.asker, again=True, steps=steps)
         blob = moment.visit_blob(offer, request.asker, manifest.nonce)
         with self._lock:
             self._visits[request.asker, manifest.nonce] = (moment.round, blob)

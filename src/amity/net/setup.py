@@ -121,6 +121,8 @@ def for_network(config: Config) -> Config:
         raise ConfigError(
             f"strategy={config.strategy.name}: is a reference that sees more than a peer can; it runs in `amity run` only"
         )
+    if config.attack.name != "none":
+        raise ConfigError(f"attack={config.attack.name}: is for `amity run`; real peers do not attack. Leave it out")
     own = config.topology.extra
     for key, plain in (("online", 1.0), ("drop", 0.0), ("trace", "")):
         if getattr(own, key) != plain:

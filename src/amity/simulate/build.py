@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 
+from amity.attacks import NoAttack, attackers
 from amity.config import Config
 from amity.core import Context, PeerId
 from amity.data import Dataset
@@ -15,6 +17,7 @@ from amity.errors import ConfigError, StrategyError
 from amity.layout import layout_of
 from amity.learn import Learner, Precision, Recipe, native_bf16
 from amity.peer import Peer, PeerData, World
+from amity.privacy import needs_opacus
 from amity.proxy import Sketcher
 from amity.rng import rng
 from amity.simulate.matrices import Matrices
@@ -66,7 +69,7 @@ def settled(config: Config, dataset: Dataset) -> Config:
     never at the number of workers.
 
     - `engine.vectorise`: on for models of up to 20,000 parameters on a CPU and for all on an accelerator, where the
-      model can be stacked (no dropout, no augmentation, operations that torch can batch).
+      model can be stacked (no dropout, no augmentation, no DP-SGD, operations that torch can batch).
     - `engine.group`: half of the peers, at most 64.
     - `train.precision`: bf16 where the device multiplies it natively and models are not tiny, else fp32.
     """
@@ -77,11 +80,11 @@ def settled(config: Config, dataset: Dataset) -> Config:
     tiny = learner.layout.size <= TINY
     example = torch.zeros(dataset.shape, device=learner.device)
     stacks = own.vectorise != "off" and (tiny or learner.device.type != "cpu" or own.vectorise == "on")
-    stacks = stacks and Stack.suits(learner, example)
+    stacks = stacks and not config.privacy.thing.trains and Stack.suits(learner, example)
     if own.vectorise == "on" and not stacks:
         raise ConfigError(
-            "engine.vectorise: this model cannot be stacked (dropout, augmentation, or operations that torch "
-            "cannot batch); use engine.vectorise=off"
+            "engine.vectorise: this model cannot be stacked (dropout, augmentation, privacy=gradients, or operations "
+            "that torch cannot batch); use engine.vectorise=off"
         )
     group = own.group or (min(LARGEST_GROUP, math.ceil(config.peers / 2)) if stacks else 1)
     bf16 = native_bf16(learner.device) and not tiny
@@ -100,11 +103,30 @@ def units_of(config: Config, data: Mapping[PeerId, PeerData]) -> list[tuple[Peer
     return [tuple(ranked[at : at + size]) for at in range(0, len(ranked), size)]
 
 
+def bad_peers(config: Config, names: tuple[PeerId, ...]) -> frozenset[PeerId]:
+    """Who attacks, among all peers of a run."""
+    honest = isinstance(config.attack.thing, NoAttack)
+    return frozenset() if honest else attackers(names, config.attack.extra.fraction, config.seed)
+
+
 def make_shard(
-    config: Config, dataset: Dataset, names: tuple[PeerId, ...], data: Mapping[PeerId, PeerData], shared: bool = False
+    config: Config,
+    dataset: Dataset,
+    names: tuple[PeerId, ...],
+    data: Mapping[PeerId, PeerData],
+    shared: bool = False,
+    *,
+    everyone: tuple[PeerId, ...] = (),
+    secret: bool = False,
 ) -> Shard:
-    """These peers before their first round."""
+    """These peers (of `everyone`) before their first round."""
+    needs_opacus(config.privacy.thing)
     learner = make_learner(config, dataset.shape, dataset.classes)
+    bad, attack = bad_peers(config, everyone or names), config.attack.thing
+    data = {
+        name: replace(mine, train=attack.data(mine.train, dataset.classes)) if name in bad else mine
+        for name, mine in data.items()
+    }
     world = World(
         config.seed,
         config.rounds,
@@ -115,6 +137,11 @@ def make_shard(
         config.train.epochs,
         config.train.epochs_head,
         config.facts.examples,
+        config.privacy.thing,
+        config.mixer.thing,
+        attack,
+        bad,
+        secret,
     )
     state, share, mask = _slots(world, names[0], data[names[0]])
     size = learner.layout.size
@@ -130,9 +157,8 @@ def _slots(
 ) -> tuple[Mapping[str, torch.Tensor], torch.Tensor | None, torch.Tensor | None]:
     """What a method keeps and offers, as it shows in its first state and share."""
     theta, method = world.initial, world.method
-    ctx = Context(
-        world.learner, data.train, rng(world.seed, "init", 0, name), world.epochs, world.epochs_head, 0, world.rounds
-    )
+    streams = (rng(world.seed, "init", 0, name), rng(world.seed, "init", 0))
+    ctx = Context(world.learner, data.train, streams[0], world.epochs, world.epochs_head, 0, world.rounds, streams[1])
     state = method.init(theta, ctx)
     for key, value in state.items():
         if value.shape != theta.shape or value.dtype not in TYPES or "/" in key:
@@ -142,4 +168,5 @@ def _slots(
             )
     share = method.share(state, theta, ctx)
     plain = share.mask is None and share.theta.data_ptr() == theta.data_ptr()
+    plain = plain and not world.privacy.uploads and not (world.attackers and world.attack.fakes_models)
     return state, None if plain else share.theta, share.mask

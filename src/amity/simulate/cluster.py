@@ -20,14 +20,15 @@ import numpy as np
 import torch
 
 from amity.config import Config, resolve
-from amity.core import PeerId, Share
+from amity.core import START, PeerId, Share
 from amity.data import split
 from amity.errors import ConfigError, Failure
+from amity.facts import Measure
 from amity.peer import PeerData
 from amity.run import load_data
 from amity.simulate.build import make_shard, units_of
 from amity.simulate.crew import CrewLost, Tell, cores, keep_memory
-from amity.simulate.shard import Job, Shard
+from amity.simulate.shard import Answered, Job, Shard
 from amity.topology import peer_names
 
 Packed = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any] | None]
@@ -62,7 +63,7 @@ class Place:
         config = resolve([tomllib.loads(config_toml)])
         dataset = load_data(config)
         data = split(dataset, config.partition.thing, names, config.seed)
-        self.shard = make_shard(config, dataset, mine, {name: data[name] for name in mine})
+        self.shard = make_shard(config, dataset, mine, {name: data[name] for name in mine}, everyone=names)
 
     def do(self, jobs: Sequence[Job], lent: Sequence[PeerId], guests: Sequence[PeerId], *models: Packed) -> list[Any]:
         """Do jobs that read these models of peers elsewhere: first published ones, then ones of the round's start."""
@@ -77,11 +78,29 @@ class Place:
     def share(self, name: PeerId) -> Packed:
         return pack(self.shard.share_of(name))
 
+    def mine(self, name: PeerId) -> Packed:
+        return pack(self.shard.peers[name].mine)
+
     def start_share(self, name: PeerId, round: int) -> Packed:
         return pack(self.shard.start_shares([name], round)[name])
 
     def absorb(self, name: PeerId, mixed: Packed, round: int) -> None:
         self.shard.absorb(name, unpack(mixed), round)
+
+    def measure(
+        self,
+        name: PeerId,
+        fact: Measure,
+        others: tuple[PeerId, ...],
+        round: int,
+        lent: Mapping[PeerId, Packed],
+        brought: Mapping[PeerId, Packed],
+    ) -> Answered:
+        self.shard.lent = {j: unpack(model) for j, model in lent.items()}
+        try:
+            return self.shard.measure(name, fact, others, round, {j: unpack(model) for j, model in brought.items()})
+        finally:
+            self.shard.lent = {}
 
     def rows(self, which: str) -> np.ndarray[Any, Any]:
         rows: np.ndarray[Any, Any] = getattr(self.shard.matrices, which).numpy()
@@ -242,8 +261,9 @@ class RayCrew:
 
     # -- vectors -------------------------------------------------------------------------------------------------------
 
-    def shares(self, names: tuple[PeerId, ...]) -> dict[PeerId, Share]:
-        packed = self._get([self._lend(name) for name in names], "published models")
+    def shares(self, names: tuple[PeerId, ...], me: PeerId = "") -> dict[PeerId, Share]:
+        lent = [self._at(name).mine.remote(name) if name == me else self._lend(name) for name in names]
+        packed = self._get(lent, "published models")
         return {name: unpack(one) for name, one in zip(names, packed, strict=True)}
 
     def start_shares(self, names: tuple[PeerId, ...], round: int) -> dict[PeerId, Share]:
@@ -252,6 +272,16 @@ class RayCrew:
 
     def absorb(self, name: PeerId, mixed: Share, round: int) -> None:
         self._get([self._at(name).absorb.remote(name, pack(mixed), round)], f"the actor of {name}")
+
+    def measure(
+        self, name: PeerId, fact: Measure, others: tuple[PeerId, ...], round: int, brought: Mapping[PeerId, Share]
+    ) -> Answered:
+        away = tuple(j for j in others if j not in brought and j != START and self._home[j] != self._home[name])
+        lent = {j: pack(share) for j, share in self.shares(away).items()}
+        packed = {j: pack(share) for j, share in brought.items()}
+        job = self._at(name).measure.remote(name, fact, others, round, lent, packed)
+        answered: Answered = self._get([job], f"the actor of {name}")[0]
+        return answered
 
     def offered(self) -> torch.Tensor | None:
         return self.shares(self.names[:1])[self.names[0]].mask

@@ -17,7 +17,7 @@ import signal
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
@@ -27,8 +27,9 @@ import torch
 
 from amity.core import START, PeerId, Share
 from amity.errors import AmityError, Failure
+from amity.facts import Measure
 from amity.simulate.matrices import scratch
-from amity.simulate.shard import Hosted, Job, Shard
+from amity.simulate.shard import Answered, Hosted, Job, Shard
 
 Tell = Callable[[float], None]
 """Told how much of a list of jobs is done."""
@@ -44,14 +45,19 @@ class Crew(Protocol):
     def do(self, jobs: Sequence[Job], tell: Tell) -> list[Any]:
         """The results, in the order of the jobs."""
 
-    def shares(self, names: tuple[PeerId, ...]) -> dict[PeerId, Share]:
-        """Models as they were published this round."""
+    def shares(self, names: tuple[PeerId, ...], me: PeerId = "") -> dict[PeerId, Share]:
+        """Models as they were published this round; mine as I mix it myself."""
 
     def start_shares(self, names: tuple[PeerId, ...], round: int) -> dict[PeerId, Share]:
         """Models of the round's start, as they go on a visit."""
 
     def absorb(self, name: PeerId, mixed: Share, round: int) -> None:
         """Give a peer its next start."""
+
+    def measure(
+        self, name: PeerId, fact: Measure, others: tuple[PeerId, ...], round: int, brought: Mapping[PeerId, Share]
+    ) -> Answered:
+        """What a fact says of models some of which exist nowhere but here."""
 
     def offered(self) -> torch.Tensor | None:
         """Which coordinates the first peer's share has; None: all."""
@@ -86,14 +92,19 @@ class Inline:
             results.append(self.shard.do(job))
         return results
 
-    def shares(self, names: tuple[PeerId, ...]) -> dict[PeerId, Share]:
-        return {name: self.shard.share_of(name) for name in names}
+    def shares(self, names: tuple[PeerId, ...], me: PeerId = "") -> dict[PeerId, Share]:
+        return {name: self.shard.peers[me].mine if name == me else self.shard.share_of(name) for name in names}
 
     def start_shares(self, names: tuple[PeerId, ...], round: int) -> dict[PeerId, Share]:
         return self.shard.start_shares(names, round)
 
     def absorb(self, name: PeerId, mixed: Share, round: int) -> None:
         self.shard.absorb(name, mixed, round)
+
+    def measure(
+        self, name: PeerId, fact: Measure, others: tuple[PeerId, ...], round: int, brought: Mapping[PeerId, Share]
+    ) -> Answered:
+        return self.shard.measure(name, fact, others, round, brought)
 
     def offered(self) -> torch.Tensor | None:
         return next(iter(self.shard.peers.values())).share.mask

@@ -6,18 +6,23 @@ books the transfer, the engine has done what is `wanting`, and `read` turns it i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
-from amity.core import Answers, Ask, Card, Memory, PeerId, Reference, Share, Strategy
-from amity.facts import REPLY_BYTES, Fact, Labels, Ledger, Losses, Offer, Similarity, transfer
+from amity.attacks import Attack
+from amity.core import START, Answers, Ask, Card, Memory, PeerId, Reference, Share, Strategy
+from amity.facts import REPLY_BYTES, Fact, Labels, Ledger, Losses, Measure, Offer, Similarity, transfer
 from amity.proxy import units
 from amity.topology import Network
 
 ELSEWHERE = Share(torch.empty(0))
 """Stands for a published model: the desk sees who has it, never its vector."""
+
+
+OWN_START = Offer(share=ELSEWHERE)
 
 
 def is_central(strategy: Strategy) -> bool:
@@ -42,17 +47,42 @@ class Seat:
     start_bytes: int = 0
     losses: Losses | None = None
     """Its own, before and after training, once somebody has asked."""
-    known: dict[PeerId, float] = field(default_factory=dict)
-    """F_i of others' models: no loss is computed twice in a round."""
+    known: dict[tuple[Measure, PeerId], Any] = field(default_factory=dict)
+    """What I have measured of others' models: nothing is computed twice in a round."""
     offers: dict[type[Fact], Offer] = field(default_factory=dict)
+    attack: Attack | None = None
+    """How I tamper with what I show, if I do."""
+    last: torch.Tensor | None = None
+    """The sketch of my card of the last round."""
+    private: int = 0
+    """Private steps or uploads since the run began."""
+    raw: set[str] = field(default_factory=set)
+    """Facts of this round that looked at raw data past any privacy."""
 
     def begin(self, round: int, degree: int) -> None:
         """A new round: nothing of the last one's answers is kept."""
+        self.last = self.card.sketch if self.card is not None else None
         self.round, self.degree, self.card, self.losses = round, degree, None, None
-        self.ledger, self.known, self.offers = Ledger(), {}, {}
+        self.ledger, self.known, self.offers, self.raw = Ledger(), {}, {}, set()
+
+    def offer_to(self, fact: Fact, asker: Seat) -> Offer:
+        """What a fact moves from me to this asker, who may be lied to."""
+        offer = self.offer(fact)
+        return offer if self.attack is None or asker is self else self.tampered(offer, asker)
+
+    def tampered(self, offer: Offer, asker: Seat) -> Offer:
+        """An offer as an attacker shows it."""
+        if self.attack is None:
+            return offer
+        if offer.losses is not None:
+            offer = offer._replace(losses=self.attack.losses(offer.losses))
+        if offer.card is not None:
+            known = asker.last if asker.last is not None and asker.last.shape == offer.card.sketch.shape else None
+            offer = offer._replace(card=replace(offer.card, sketch=self.attack.sketch(offer.card.sketch, known)))
+        return offer
 
     def offer(self, fact: Fact) -> Offer:
-        """What a fact moves from me to whoever asks: the same for everyone."""
+        """What a fact moves from me: the same for everyone."""
         kind = type(fact)
         if kind not in self.offers or (self.losses is not None and "reply" in fact.moves):
             self.offers[kind] = Offer(
@@ -64,8 +94,8 @@ class Seat:
             )
         return self.offers[kind]
 
-    def loss_of(self, peer: PeerId, share: Share) -> float:
-        return self.known[peer]
+    def measured(self, fact: Measure, peers: Sequence[PeerId]) -> Answers:
+        return {j: self.known[fact, j] for j in peers}
 
     def pay(self, forward: int, backward: int) -> None:
         self.ledger.forward += forward
@@ -99,11 +129,14 @@ class Desk:
         fact, me = ask.fact, self.me
         if fact.reference and not self.reference:
             raise TypeError(f"{type(fact).__name__}() is for references only; mix amity.core.Reference into the strategy")
+        if START in ask.peers and not isinstance(fact, Measure):
+            raise TypeError(f"{type(fact).__name__}() cannot be asked of START; facts that measure models can")
+        mine = (me.name, START)
         if self.network.drop == 0:
-            return sorted(j for j in set(ask.peers) if j in self.near or j == me.name)
+            return sorted(j for j in set(ask.peers) if j in self.near or j in mine)
         here = []
         for j in sorted(set(ask.peers)):
-            if j == me.name or (j in self.near and self.network.delivered(me.round, me.name, j, type(fact).__name__)):
+            if j in mine or (j in self.near and self.network.delivered(me.round, me.name, j, type(fact).__name__)):
                 here.append(j)
             elif j in self.near:
                 self._lose(fact, self.seats[j])
@@ -125,12 +158,13 @@ class Desk:
             offers = {j: hosted[j] for j in here}
             self._send(here, offers)
         else:
-            offers = {j: self.seats[j].offer(fact) for j in here}
+            offers = {j: OWN_START if j == START else self.seats[j].offer_to(fact, self.me) for j in here}
         if fact.moves:
             for j in here:
-                if j != self.me.name:
+                if j not in (self.me.name, START):
                     self._book(offers[j], self.seats[j], fresh=fact.sends)
-        if gallery is not None and fact == Similarity() and self.me.card is not None:
+        honest = not any(self.seats[j].attack for j in here if j != START)
+        if gallery is not None and fact == Similarity() and self.me.card is not None and honest:
             return gallery.cosines(self.me.name, [j for j in here if offers[j].card is not None])
         return fact.read(self.me, offers)
 

@@ -21,12 +21,13 @@ from amity.config import Config
 from amity.core import START, Ask, Card, Decision, PeerId, Plan, Row, Share, View, advance
 from amity.data import Dataset, split
 from amity.errors import AmityError, RunDirError, StrategyError, brief
-from amity.facts import Fact, Loss, Offer, Reported, Similarity
+from amity.facts import Fact, Measure, Offer, Reported, Similarity
 from amity.metrics import choice_quality, gradient_metrics, taken_from
-from amity.mixing import check_row, mix
+from amity.mixing import check_row
 from amity.peer import Peer, PeerData, World
+from amity.privacy import account_of, uncovered
 from amity.rng import rng
-from amity.simulate.build import one_thread, settled, units_of
+from amity.simulate.build import bad_peers, one_thread, settled, units_of
 from amity.simulate.crew import Crew
 from amity.simulate.desk import Desk, Gallery, Seat, is_central
 from amity.simulate.shard import Hosted, Job, Shard, Trained, read_losses
@@ -68,7 +69,7 @@ class Simulation:
         dataset = replace(dataset, pixels=dataset.pixels.to(config.device))
         self.config = config = settled(config, dataset)
         self.names = tuple(sorted(names or peer_names(config.peers)))
-        self.strategy = config.strategy.thing
+        self.strategy, self.plan = config.strategy.thing, config.plan
         availability = config.topology.extra
         self.network = Network(
             config.topology.thing,
@@ -84,6 +85,12 @@ class Simulation:
             self.crew: Crew = config.engine.thing.crew(config, dataset, self.names, self.data)
         self.units = units_of(config, self.data)
         self.seats = {name: Seat(name, len(data.train), data.labels) for name, data in self.data.items()}
+        self.attackers = bad_peers(config, self.names)
+        for name in self.attackers:
+            self.seats[name].attack = config.attack.thing
+        self.accounts = {
+            name: account_of(config.privacy.thing, seat.examples, config.train.batch) for name, seat in self.seats.items()
+        }
         self.next_round = 0
         self.steps = 0
         """Gradient steps of the last round's training, of all peers, as they were done."""
@@ -168,8 +175,10 @@ class Simulation:
         every = self.config.eval.gradients_every
         if every and (t % every == 0 or last):
             network |= self._theory(t, rows, near)
+        network |= self._of_attackers(rows) | self._of_privacy(records)
         if measured:
-            network["accuracy"] = sum(records[name]["accuracy"] for name in self.names) / len(records)
+            judged = [name for name in self.names if name not in self.attackers] or self.names
+            network["accuracy"] = sum(records[name]["accuracy"] for name in judged) / len(judged)
         clock.lap("evaluate")
         return Report(t, records, rows, network, clock.laps)
 
@@ -181,10 +190,13 @@ class Simulation:
         for name, seat in self.seats.items():
             seat.begin(t, len(near[name]))
         self.steps = 0
-        spec = self.strategy.card
+        spec = self.plan.card
         lasting = spec is not None and spec.proxy == "grad_ref"
         asked = None if lasting and self._references else spec
-        jobs = [Job("train", unit[0], (unit, t, asked)) for unit in self.units]
+        jobs = [
+            Job("train", unit[0], (unit, t, asked, tuple(self._allowed(self.seats[name]) for name in unit)))
+            for unit in self.units
+        ]
         for unit, results in zip(self.units, self.crew.do(jobs, self._tell(t, 0, 0.4)), strict=True):
             for name, trained in zip(unit, results, strict=True):
                 self.steps += trained.steps
@@ -198,12 +210,19 @@ class Simulation:
             used = min(examples, seat.examples) if examples else seat.examples
             backward, forward = backward - used, forward - used
         seat.pay(forward, backward)
+        seat.private += trained.private
         seat.train_loss, seat.share_bytes, seat.start_bytes = trained.loss, trained.share_bytes, trained.start_bytes
         sketch = None if trained.sketch is None else torch.tensor(trained.sketch)
         if lasting:
             sketch = self._references.setdefault(seat.name, sketch) if sketch is not None else self._references[seat.name]
         if sketch is not None:
             seat.card = Card(seat.name, seat.round, seat.examples, seat.degree, sketch)
+
+    def _allowed(self, seat: Seat) -> int | None:
+        """Private steps that the budget still has room for."""
+        account = self.accounts[seat.name]
+        limit = None if account is None else account.limit
+        return None if limit is None else max(0, limit - seat.private)
 
     # -- deciding ------------------------------------------------------------------------------------------------------
 
@@ -241,7 +260,7 @@ class Simulation:
             seat.memory,
         )
         desk = Desk(seat, near, self.seats, self.network, self.strategy)
-        return _Course(desk, self.strategy.decide(view, {name: 1.0}), view)
+        return _Course(desk, self.plan.decide(view, {name: 1.0}), view)
 
     def _advance(self, course: _Course, answers: Mapping[PeerId, Any] | None) -> None:
         """To the next ask, or to the decision; whatever a strategy does wrong is said of it, its peer and its round."""
@@ -259,7 +278,7 @@ class Simulation:
         except AmityError:
             raise
         except (Exception, SystemExit) as error:  # a strategy may be anybody's code
-            where = f"strategy {self.config.strategy.label}, {view.me}, round {view.round}"
+            where = f"strategy {self.config.label}, {view.me}, round {view.round}"
             raise StrategyError(f"{where}: {brief(error)}") from error
 
     @staticmethod
@@ -290,27 +309,48 @@ class Simulation:
         reporting: set[PeerId] = set()
         for course, fact in asks:
             me, t = course.desk.me, course.view.round
-            if isinstance(fact, Loss):
-                others = tuple(j for j in course.here if j not in me.known)
-                jobs += [Job("losses", me.name, (me.name, others, t), needs=others)] if others else []
+            me.raw |= {fact.name_of(self.plan.card)} if fact.raw and course.here else set()
+            if isinstance(fact, Measure):
+                jobs += self._measuring(course, fact)
             elif isinstance(fact, Reported):
                 reporting |= {j for j in course.here if self.seats[j].losses is None}
             elif fact.sends:
-                spec = self.strategy.card
+                spec = self.plan.card
                 for j in course.here:
-                    jobs.append(Job("host", j, (j, fact, me.name, spec, self.seats[j].degree, t), guests=(me.name,)))
+                    host = self.seats[j]
+                    args = (j, fact, me.name, spec, host.degree, self._allowed(host), t)
+                    jobs.append(Job("host", j, args, guests=(me.name,)))
         jobs += [Job("own_losses", j, (j, self.seats[j].round)) for j in sorted(reporting)]
         hosted: dict[PeerId, dict[PeerId, Offer]] = {}
         for job, result in zip(jobs, self.crew.do(jobs, tell) if jobs else [], strict=True):
             seat = self.seats[job.at]
             seat.pay(result.forward, result.backward)
             if isinstance(result, Hosted):
-                hosted.setdefault(job.guests[0], {})[job.at] = result.offer
-            elif job.verb == "losses":
-                seat.known |= dict(zip(job.needs, result.values, strict=True))
+                seat.private += result.private
+                guest = self.seats[job.guests[0]]
+                hosted.setdefault(guest.name, {})[job.at] = (
+                    result.offer if guest is seat else seat.tampered(result.offer, guest)
+                )
+            elif job.verb == "measure":
+                _, fact, others, _ = job.args
+                seat.known |= {(fact, j): value for j, value in zip(others, result.values, strict=True)}
             else:
                 seat.losses = read_losses(result)
         return hosted
+
+    def _measuring(self, course: _Course, fact: Measure) -> list[Job]:
+        """What is not known yet of the models that are here. Those that came back from visits are in this process only, so
+        that they are measured at once."""
+        me, t, brought = course.desk.me, course.view.round, course.desk.brought
+        others = tuple(j for j in course.here if fact.together or (fact, j) not in me.known)
+        if not others:
+            return []
+        if brought.keys() & set(others):
+            answered = self.crew.measure(me.name, fact, others, t, brought)
+            me.pay(answered.forward, answered.backward)
+            me.known |= {(fact, j): value for j, value in zip(others, answered.values, strict=True)}
+            return []
+        return [Job("measure", me.name, (me.name, fact, others, t), needs=tuple(j for j in others if j != START))]
 
     def _checked(self, course: _Course) -> Decision:
         assert course.decision is not None  # noqa: S101
@@ -334,10 +374,10 @@ class Simulation:
         check_row(row, me, course.desk.arrived)
         if not brought.keys() & row.keys():
             return {}
-        own = self.crew.shares(tuple(j for j in row if j not in brought and j != START))
+        own = self.crew.shares(tuple(j for j in row if j not in brought and j != START), me)
         if START in row:
             own[START] = self.crew.start_shares((me,), course.view.round)[me]
-        return {me: mix(row, own | brought)}
+        return {me: self.config.mixer.thing.mix(row, own | brought)}
 
     def _mix(self, t: int, decided: Mapping[PeerId, Decision], mixed: Mapping[PeerId, Share]) -> None:
         """Every peer's next start, and its notebook."""
@@ -364,7 +404,35 @@ class Simulation:
             "self_weight": decision.row.get(name, 0.0),
             "train_loss": seat.train_loss,
             **seat.ledger.as_dict(),
+            **({"attacker": name in self.attackers} if self.attackers else {}),
+            **self._spent(seat),
         }
+
+    def _spent(self, seat: Seat) -> dict[str, Any]:
+        """What privacy has cost this peer so far; no ε where nothing was noised (it would be infinite)."""
+        account = self.accounts[seat.name]
+        if account is None:
+            return {}
+        spent: dict[str, Any] = {"private_steps": seat.private}
+        return spent | ({"epsilon": account.epsilon(seat.private)} if account.mechanism.sigma else {})
+
+    def _of_privacy(self, records: Mapping[PeerId, Mapping[str, Any]]) -> dict[str, Any]:
+        """The largest ε of all peers, and what it does not cover."""
+        mechanism = self.config.privacy.thing
+        if not mechanism.about:
+            return {}
+        asked = set().union(*(seat.raw for seat in self.seats.values()))
+        epsilons = [record["epsilon"] for record in records.values() if "epsilon" in record]
+        excluded = {"excluded": uncovered(mechanism, self.config.method.thing, asked)}
+        return excluded | ({"epsilon": max(epsilons)} if epsilons else {})
+
+    def _of_attackers(self, rows: Mapping[PeerId, Row]) -> dict[str, Any]:
+        """How much of their models honest peers take from attackers."""
+        honest = [name for name in self.names if name not in self.attackers]
+        if not self.attackers or not honest:
+            return {}
+        weight = sum(w for name in honest for j, w in rows[name].items() if j in self.attackers)
+        return {"attackers_weight": weight / len(honest)}
 
     def _theory(self, t: int, rows: Mapping[PeerId, Row], near: Mapping[PeerId, tuple[PeerId, ...]]) -> dict[str, float]:
         """The theorem's quantities, of the part of the model that is shared. The gradients take the place of `trained`."""
@@ -390,13 +458,33 @@ class Simulation:
 
     @property
     def memories(self) -> dict[PeerId, Any]:
-        return {name: seat.memory for name, seat in self.seats.items()}
+        """Notebooks; with privacy or liars also what the rest of the run must know of the rounds before."""
+        return {name: self._remembered(seat) for name, seat in self.seats.items()}
+
+    @property
+    def _plain_memory(self) -> bool:
+        return not self.attackers and not self.config.privacy.thing.about
+
+    def _remembered(self, seat: Seat) -> Any:
+        if self._plain_memory:
+            return seat.memory
+        card = None if seat.card is None else seat.card.sketch.tolist()
+        return {"memory": seat.memory, "private": seat.private, "card": card if self.attackers else None}
+
+    def _remember(self, seat: Seat, found: Any) -> None:
+        if self._plain_memory:
+            seat.memory = found
+            return
+        seat.memory, seat.private = found["memory"], int(found["private"])
+        if found["card"] is not None:
+            sketch = torch.tensor(found["card"], dtype=torch.float32)
+            seat.card = Card(seat.name, seat.round, seat.examples, seat.degree, sketch)
 
     def rewind(self) -> None:
         """Before the first round, with a crew that is whole."""
         self.crew.rebuild()
         for seat in self.seats.values():
-            seat.memory = {}
+            seat.memory, seat.private, seat.card = {}, 0, None
         self._references.clear()
         self.next_round = 0
 
@@ -414,7 +502,8 @@ class Simulation:
 
         self.crew.restore(round, checked)
         for name, seat in self.seats.items():
-            seat.memory, seat.round = memories[name], round - 1
+            seat.round = round - 1
+            self._remember(seat, memories[name])
         self._references.clear()
         self.next_round = round
 

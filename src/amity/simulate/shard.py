@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from amity.core import START, Context, Fit, Fitted, PeerId, Row, Share, Training
-from amity.errors import AmityError, Failure, StrategyError, brief
-from amity.facts import Fact, Ledger, Losses, Offer
-from amity.learn import Samples, Score
-from amity.mixing import mix
+from amity.core import START, Context, Fit, Fitted, PeerId, Request, Row, Share, Training
+from amity.errors import AmityError, Failure, brief
+from amity.facts import Fact, Ledger, Loss, Losses, Measure, Offer
+from amity.learn import Bounds, Samples, Score
 from amity.peer import Peer, World
 from amity.proxy import CardSpec
 from amity.simulate.matrices import Matrices
@@ -46,13 +45,15 @@ class Trained(NamedTuple):
     start_bytes: int
     steps: int
     """Gradient steps, of the whole group: told by its first."""
+    private: int
+    """Steps of DP-SGD, or private uploads."""
     sketch: np.ndarray[Any, Any] | None
 
 
 class Answered(NamedTuple):
-    """Numbers, and the passes that they took."""
+    """Answers, and the passes that they took."""
 
-    values: list[float]
+    values: list[Any]
     forward: int
     backward: int
 
@@ -63,6 +64,7 @@ class Hosted(NamedTuple):
     offer: Offer
     forward: int
     backward: int
+    private: int
 
 
 class Shard:
@@ -87,20 +89,30 @@ class Shard:
         """These peers in a round, with fresh books."""
         peers = [self.peers[name] for name in names]
         for peer in peers:
-            peer.round, peer.ledger = round, Ledger()
+            peer.round, peer.ledger, peer.allowed, peer.spent = round, Ledger(), None, 0
         return peers
 
     def share_of(self, name: PeerId) -> Share:
         return self.peers[name].share if name in self.peers else self.lent[name]
+
+    def _share_for(self, me: Peer, name: PeerId) -> Share:
+        """A model as it stands in my row: my own and that of my start are mine to know."""
+        if name == START:
+            return me.share_start
+        return me.mine if name == me.name else self.share_of(name)
 
     def start_shares(self, names: Sequence[PeerId], round: int) -> dict[PeerId, Share]:
         return {peer.name: peer.share_start for peer in self._at(names, round)}
 
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
-    def train(self, names: tuple[PeerId, ...], round: int, spec: CardSpec | None) -> list[Trained]:
-        """Local training of a group, then its cards."""
+    def train(
+        self, names: tuple[PeerId, ...], round: int, spec: CardSpec | None, allowed: tuple[int | None, ...] = ()
+    ) -> list[Trained]:
+        """Local training of a group, then its cards. `allowed` are the private steps that are left to each."""
         peers = self._at(names, round)
+        for peer, steps in zip(peers, allowed, strict=bool(allowed)):
+            peer.allowed = steps
         contexts, before = [peer.context("train") for peer in peers], self.world.learner.steps
         self._together(peers, [peer.training(ctx) for peer, ctx in zip(peers, contexts, strict=True)], contexts)
         steps = self.world.learner.steps - before
@@ -113,17 +125,26 @@ class Shard:
                 sketch = peer.sketch(spec).cpu().numpy()
         plain = peer.rows.share is None
         sizes = (peer.share.nbytes, peer.share.nbytes if plain else peer.share_start.nbytes)
-        return Trained(peer.stats.loss, peer.ledger.forward, peer.ledger.backward, *sizes, steps, sketch)
+        return Trained(peer.stats.loss, peer.ledger.forward, peer.ledger.backward, *sizes, steps, peer.spent, sketch)
 
-    def losses(self, me: PeerId, others: tuple[PeerId, ...], round: int) -> Answered:
-        """F_i of others' models on my data."""
+    def measure(
+        self,
+        me: PeerId,
+        fact: Measure,
+        others: tuple[PeerId, ...],
+        round: int,
+        brought: Mapping[PeerId, Share] | None = None,
+    ) -> Answered:
+        """What a fact says of others' models; `brought` are those that came back from visits."""
         (peer,) = self._at([me], round)
-        data = peer.probe_data
-        if self.stack is not None and len(others) > 1:
-            thetas = [peer.adopt(self.share_of(j)) for j in others]
-            return Answered(self.stack.losses(thetas, [data] * len(others)), len(data) * len(others), 0)
+        here = brought or {}
+        models = {j: peer.adopt(here[j] if j in here else self._share_for(peer, j)) for j in others}
+        if isinstance(fact, Loss) and self.stack is not None and len(others) > 1:
+            data = peer.examples(fact.split)
+            values = self.stack.losses(list(models.values()), [data] * len(others))
+            return Answered(values, len(data) * len(others), 0)
         with peer.paying():
-            values = [self.world.learner.loss(peer.adopt(self.share_of(j)), data) for j in others]
+            values = fact.on(peer, models)
         return Answered(values, peer.ledger.forward, peer.ledger.backward)
 
     def own_losses(self, me: PeerId, round: int) -> Answered:
@@ -131,22 +152,25 @@ class Shard:
         losses = peer.own_losses()
         return Answered([losses.before, losses.after], peer.ledger.forward, peer.ledger.backward)
 
-    def host(self, me: PeerId, fact: Fact, visitor: PeerId, spec: CardSpec | None, degree: int, round: int) -> Hosted:
+    def host(
+        self, me: PeerId, fact: Fact, visitor: PeerId, spec: CardSpec | None, degree: int, allowed: int | None, round: int
+    ) -> Hosted:
         """Answer a fact about a guest's model."""
         (peer,) = self._at([me], round)
+        peer.allowed = allowed
         if visitor in self.peers:
             self.peers[visitor].round = round
         guest = self.peers[visitor].share_start if visitor in self.peers else self.lent_start[visitor]
-        return Hosted(fact.serve(peer, guest, visitor, spec, degree), peer.ledger.forward, peer.ledger.backward)
+        offer = fact.serve(peer, guest, visitor, spec, degree)
+        return Hosted(offer, peer.ledger.forward, peer.ledger.backward, peer.spent)
 
     def settle(self, me: PeerId, row: Row, round: int) -> None:
         """Mix by the row, and take the result in. Rows that are equal are summed once."""
-        key = None if START in row else (round, tuple(sorted(row.items())))
+        (peer,) = self._at([me], round)
+        own = START in row or (peer.attacking and me in row)
+        key = None if own else (round, tuple(sorted(row.items())))
         if key is None or self._mixed is None or self._mixed[0] != key:
-            shares = {j: self.share_of(j) for j in row if j != START}
-            if START in row:
-                shares[START] = self._at([me], round)[0].share_start
-            self._mixed = (key, mix(row, shares))
+            self._mixed = (key, self.world.mixer.mix(row, {j: self._share_for(peer, j) for j in row}))
         self.absorb(me, self._mixed[1], round)
 
     def absorb(self, me: PeerId, mixed: Share, round: int) -> None:
@@ -194,45 +218,54 @@ class Shard:
         return [self.world.learner.score(theta, data) for theta, data in zip(thetas, datas, strict=True)]
 
     def _together(self, peers: Sequence[Peer], work: Sequence[Training[Any]], contexts: Sequence[Context]) -> list[Any]:
-        """Run generators of fits side by side: fits of one kind are done in one stacked step, where that is on."""
+        """Run generators of requests side by side: fits of one kind are done in one stacked step, where that is on."""
         results: list[Any] = [None] * len(work)
-        fits: dict[int, Fit] = {}
+        asked: dict[int, Request] = {}
 
         def advance(at: int, fitted: Fitted | None) -> None:
             with peers[at].paying():
                 try:
-                    fits[at] = next(work[at]) if fitted is None else work[at].send(fitted)
+                    asked[at] = next(work[at]) if fitted is None else work[at].send(fitted)
                 except StopIteration as stop:
                     results[at] = stop.value
-                    return
-            if not isinstance(fits[at], Fit):
-                raise StrategyError(f"a method must yield Fit(theta, epochs), got {type(fits[at]).__name__}")
 
         for at in range(len(work)):
             advance(at, None)
-        while fits:
-            kind = min((fit.epochs, fit.part is not None, str(fit.part)) for fit in fits.values())
-            alike = [at for at, f in fits.items() if (f.epochs, f.part is not None, str(f.part)) == kind]
-            asked = {at: fits.pop(at) for at in alike}
-            for at, fitted in self._fit(asked, contexts).items():
-                part = asked[at].part
-                examples = 0 if part is not None and part.start == part.stop else asked[at].epochs * len(contexts[at].train)
-                peers[at].ledger.forward += examples
-                peers[at].ledger.backward += examples
+        while asked:
+            kind = min(map(_kind, asked.values()))
+            alike = {at: asked.pop(at) for at in [at for at, request in asked.items() if _kind(request) == kind]}
+            for at, fitted in self._fulfil(alike, peers, contexts).items():
                 advance(at, fitted)
         return results
 
-    def _fit(self, fits: Mapping[int, Fit], contexts: Sequence[Context]) -> dict[int, Fitted]:
-        learner = self.world.learner
-        if self.stack is None or len(fits) == 1:
-            return {
-                at: learner.fit(fit.theta, contexts[at].train, contexts[at].rng, fit.epochs, fit.part, contexts[at].round)
-                for at, fit in fits.items()
-            }
-        first = next(iter(fits))
-        jobs = [FitJob(fit.theta, contexts[at].train, contexts[at].rng) for at, fit in fits.items()]
-        fitted = self.stack.fit(jobs, fits[first].epochs, fits[first].part, contexts[first].round)
+    def _fulfil(self, asked: Mapping[int, Request], peers: Sequence[Peer], contexts: Sequence[Context]) -> dict[int, Fitted]:
+        fits = {at: request for at, request in asked.items() if isinstance(request, Fit)}
+        if self.stack is None or len(fits) < 2:
+            out = {}
+            for at, request in asked.items():
+                with peers[at].paying():
+                    out[at] = peers[at].fulfil(request, contexts[at])
+            return out
+        first = next(iter(fits.values()))
+        jobs = [
+            FitJob(fit.theta, contexts[at].train, contexts[at].rng, Bounds(fit.anchor, fit.pull, fit.mask))
+            for at, fit in fits.items()
+        ]
+        fitted = self.stack.fit(jobs, first.epochs, first.part, contexts[next(iter(fits))].round)
+        empty = first.part is not None and first.part.start == first.part.stop
+        for at, fit in fits.items():
+            examples = 0 if empty else fit.epochs * len(contexts[at].train)
+            peers[at].ledger.forward += examples
+            peers[at].ledger.backward += examples
         return dict(zip(fits, fitted, strict=True))
+
+
+def _kind(request: Request) -> tuple[Any, ...]:
+    """Requests of one kind can be fulfilled in one step."""
+    if not isinstance(request, Fit):
+        return (type(request).__name__,)
+    bounds = (request.pull, request.anchor is not None, request.mask is not None)
+    return ("Fit", request.epochs, request.part is not None, str(request.part), *bounds)
 
 
 def read_losses(answered: Answered) -> Losses:

@@ -3,6 +3,6 @@
 from amity.strategies.registry import strategies
 
 # Importing a module registers its strategies.
-from amity.strategies import afind, fedavg, federico, gossip, local, oracle, pens  # noqa: F401  isort: skip
+from amity.strategies import afind, fedavg, federico, fomo, gossip, local, oracle, pens  # noqa: F401  isort: skip
 
 __all__ = ["strategies"]

@@ -1,0 +1,59 @@
+"""Ditto: a personal model beside the shared one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from pydantic import Field
+
+from amity.core import Context, Fit, Share, State, Stats, Training
+from amity.methods.registry import methods
+
+
+@methods.register("ditto")
+@dataclass(frozen=True)
+class Ditto:
+    r"""Train the shared model as ever, and a personal one that is drawn to it (Li et al. 2021).
+
+        train:  ŵ_i = SGD(w_i; K_w epochs);   v_i ← v_i − η (∇F_i(v_i) + λ (v_i − w_i)),  K_v epochs
+        share:  ŵ_i;   the personal v_i never leaves, and nobody's mixing touches it
+        absorb: w_i^{t+1} = the mixed model
+        model:  v_i
+
+    w_i is the model received at the start of the round (as in the official code). λ is `lam`: 0 is training alone, a large λ
+    holds v_i at w_i. The proximal term joins the gradient before momentum. K_v is `epochs`, and K_w is `train.epochs`; with
+    `epochs` = 0 the two share `train.epochs`, three fifths for v_i (2 + 3 of 5, as DisPFL does), at least one each.
+    """
+
+    lam: Annotated[float, Field(ge=0)] = 0.5
+    epochs: Annotated[int, Field(ge=0)] = 0
+
+    def init(self, theta: torch.Tensor, ctx: Context) -> State:
+        return {"personal": theta}
+
+    def _epochs(self, total: int) -> tuple[int, int]:
+        """K_w and K_v."""
+        if self.epochs or not total:
+            return total, self.epochs
+        personal = max(1, round(0.6 * total))
+        return max(1, total - personal), personal
+
+    def train(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[tuple[State, torch.Tensor, Stats]]:
+        shared, personal = self._epochs(ctx.epochs)
+        trained, loss = yield Fit(theta, shared)
+        if ctx.visiting:
+            return state, trained, Stats(loss)
+        mine, _ = yield Fit(state["personal"], personal, anchor=theta, pull=self.lam, kept=True)
+        return {"personal": mine}, trained, Stats(loss)
+
+    def share(self, state: State, theta: torch.Tensor, ctx: Context) -> Share:
+        return Share(theta)
+
+    def absorb(self, state: State, theta: torch.Tensor, mixed: Share, ctx: Context) -> tuple[State, torch.Tensor]:
+        return state, mixed.theta
+
+    def model(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[torch.Tensor]:
+        yield from ()
+        return state["personal"]

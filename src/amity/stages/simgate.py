@@ -1,0 +1,38 @@
+"""A gate by similarity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from amity.core import Ask, Decision, Plan, Row, View
+from amity.facts import Similarity
+from amity.proxy import CardSpec, ProxyName
+from amity.stages.base import Stage, others, without
+from amity.stages.registry import stages
+
+
+@stages.register("simgate")
+@dataclass(frozen=True)
+class SimilarityGate(Stage):
+    r"""Drop whoever's data look unlike mine: keep j with cos(φ_i, φ_j) ≥ `least`.
+
+    φ is what the strategy puts onto its cards; for a strategy without cards it is `proxy`, in `sketch` numbers (0: whole).
+    `least` = −1 keeps everyone who answers. It trusts what cards say, so a liar who copies my card passes it.
+    """
+
+    least: Annotated[float, Field(ge=-1, le=1)] = 0.0
+    proxy: ProxyName = "grad"
+    sketch: Annotated[int, Field(ge=0)] = 256
+
+    @property
+    def card(self) -> CardSpec | None:
+        return CardSpec(self.proxy, self.sketch)
+
+    def decide(self, view: View, row: Row) -> Plan:
+        chosen = others(row, view)
+        similar = yield Ask(Similarity(), chosen)
+        dropped = [j for j in chosen if not similar.get(j, -2.0) >= self.least]
+        return Decision(without(row, view, dropped), notes={"dropped": float(len(dropped))})
