@@ -18,8 +18,9 @@ from amity.cli_ca import app as ca_app
 from amity.cli_data import app as data_app
 from amity.cli_peer import app as peer_app
 from amity.cli_peer import relay, swarm
+from amity.cli_reproduce import reproduce
 from amity.compare import DEFAULT_STRATEGIES, Comparison, cells_for, collect
-from amity.config import Config, load, only, out_path, scalar, split_words
+from amity.config import Config, count, load, only, out_path, scalar, seeds_of, split_list, split_words
 from amity.errors import AmityError, ConfigError, brief
 from amity.estimate import estimate
 from amity.files import write_atomically
@@ -45,6 +46,7 @@ app.add_typer(ca_app, name="ca")
 app.command()(bench)
 app.command()(swarm)
 app.command()(relay)
+app.command()(reproduce)
 
 
 ClickException = typer.BadParameter.__mro__[2]
@@ -110,24 +112,6 @@ def root(
     """Decentralized federated learning in which every peer finds its friends."""
 
 
-def _split(value: Any) -> list[str]:
-    return [part.strip() for part in str(value).split(",") if part.strip()]
-
-
-def _seeds(value: Any) -> list[int]:
-    try:
-        return [int(part) for part in _split(value)]
-    except ValueError:
-        raise ConfigError(f"seeds: expected numbers separated by commas, got {value!r}") from None
-
-
-def _count(mine: dict[str, Any], key: str) -> int:
-    value = str(mine.get(key, 0))
-    if not value.isdecimal():
-        raise ConfigError(f"{key}: expected a whole number >= 0, got {value!r}")
-    return int(value)
-
-
 @app.command()
 def run(words: Words = None) -> None:
     """Run one experiment. Own key: out=DIR."""
@@ -162,11 +146,11 @@ def compare(words: Words = None) -> None:
         if key.partition(".")[0] == "strategy":
             raise ConfigError(f"{key}: a comparison names its strategies by strategies=NAME:option=value,...")
     base = load(file, values)
-    specs = _split(mine["strategies"]) if "strategies" in mine else list(DEFAULT_STRATEGIES)
-    seeds = _seeds(mine.get("seeds", "0,1,2"))
+    specs = split_list(mine["strategies"]) if "strategies" in mine else list(DEFAULT_STRATEGIES)
+    seeds = seeds_of(mine.get("seeds", "0,1,2"))
     path = out_path(mine) if "out" in mine else new_dir("compare")
     cells = cells_for(base, specs, seeds, path)
-    comparison = _collect(cells, path, _count(mine, "jobs"))
+    comparison = _collect(cells, path, count(mine, "jobs"))
     show_table(comparison)
     _finish(comparison)
 
@@ -180,16 +164,16 @@ def sweep(words: Words = None) -> None:
     """
     file, values, mine = split_words(words or [], "strategies", "seeds", "out", "jobs", "budget")
     several = {k: v for k, v in values.items() if isinstance(v, str) and "," in v and k != "stages"}
-    grid = {k: [scalar(part) for part in _split(v)] for k, v in several.items()}
-    names = _split(mine.get("strategies", "afind+"))
+    grid = {k: [scalar(part) for part in split_list(v)] for k, v in several.items()}
+    names = split_list(mine.get("strategies", "afind+"))
     for key, value in values.items():
         if key.partition(".")[0] in {name.split(":")[0] for name in names}:
             grid.setdefault(key, [value])
     base = load(file, {key: value for key, value in values.items() if key not in grid})
-    tries = plan(names, grid, _count(mine, "budget"), base.seed)
+    tries = plan(names, grid, count(mine, "budget"), base.seed)
     path = out_path(mine) if "out" in mine else new_dir("sweep")
-    cells = cells_of_tries(base, tries, _seeds(mine.get("seeds", "0")), path)
-    comparison = _collect(cells, path, _count(mine, "jobs"))
+    cells = cells_of_tries(base, tries, seeds_of(mine.get("seeds", "0")), path)
+    comparison = _collect(cells, path, count(mine, "jobs"))
     show_table(comparison)
     for name, points in grid_sizes(names, grid).items():
         if points > len(tries) // len(names):

@@ -326,6 +326,27 @@ def out_path(mine: Mapping[str, Any]) -> Path:
     return Path(str(mine["out"]))
 
 
+def split_list(value: Any) -> list[str]:
+    """`a,b` as a list."""
+    return [part.strip() for part in str(value).split(",") if part.strip()]
+
+
+def seeds_of(value: Any) -> list[int]:
+    """`0,1,2` as numbers."""
+    try:
+        return [int(part) for part in split_list(value)]
+    except ValueError:
+        raise ConfigError(f"seeds: expected numbers separated by commas, got {value!r}") from None
+
+
+def count(mine: Mapping[str, Any], key: str) -> int:
+    """A command's own key that is a number; 0 if it was not given."""
+    value = str(mine.get(key, 0))
+    if not value.isdecimal():
+        raise ConfigError(f"{key}: expected a whole number >= 0, got {value!r}")
+    return int(value)
+
+
 def scalar(text: str) -> Any:
     """A number or a truth value where the text is one in TOML, else the text itself."""
     try:

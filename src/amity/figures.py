@@ -197,6 +197,70 @@ def gain_by_peer(gains: Mapping[str, Sequence[float]]) -> Figure:
     return figure
 
 
+def grouped_bars(rows: Sequence[str], columns: Sequence[str], value: Array, spread: Array) -> Figure:
+    """A group of bars a row, a bar a column; whiskers are one standard deviation over seeds. The axis is cut off."""
+    figure, axes = _axes(1.1 * len(rows) + 1.6, 3.4)
+    width = 0.8 / len(columns)
+    for at, column in enumerate(columns):
+        x = np.arange(len(rows)) + (at - (len(columns) - 1) / 2) * width
+        axes.bar(x, value[:, at], width * 0.92, yerr=spread[:, at], color=COLOURS[at], label=column, capsize=3)
+        for k, height in enumerate(value[:, at]):
+            if np.isfinite(height):
+                axes.text(x[k], height + spread[k, at] + 0.15, f"{height:.1f}", ha="center", va="bottom", fontsize=7)
+    low, high = np.nanmin(value - spread), np.nanmax(value + spread)
+    axes.set_ylim(max(0.0, low - 0.4 * (high - low) - 0.5), high + 0.25 * (high - low) + 0.5)
+    axes.set_xticks(range(len(rows)), rows)
+    axes.set(ylabel="test accuracy, mean over peers (%)")
+    axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    return figure
+
+
+def heat_table(
+    rows: Sequence[str], columns: Sequence[str], value: Array, weight: Sequence[Sequence[float | None]]
+) -> Figure:
+    """Accuracies as a coloured table; the small figures are the share of an honest peer's row that attackers obtain."""
+    figure, axes = _axes(0.95 * len(columns) + 1.8, 0.42 * len(rows) + 1)
+    low = float(np.nanpercentile(value, 10))
+    image = axes.imshow(value, cmap="RdYlBu", vmin=low, vmax=float(np.nanmax(value)), aspect="auto")
+    middle = (low + float(np.nanmax(value))) / 2
+    for r in range(len(rows)):
+        for c in range(len(columns)):
+            if np.isfinite(value[r, c]):
+                far = abs(value[r, c] - middle) > 0.35 * (2 * (middle - low))
+                colour = "white" if far else "black"
+                axes.text(c, r - 0.12, f"{value[r, c]:.1f}", ha="center", va="center", fontsize=8, color=colour)
+                share = weight[r][c]
+                if share is not None:
+                    axes.text(c, r + 0.28, f"{100 * share:.0f} %", ha="center", va="center", fontsize=6, color=colour)
+    axes.set_xticks(range(len(columns)), [name.replace("_", " ") for name in columns], rotation=30, ha="right", fontsize=8)
+    axes.set_yticks(range(len(rows)), rows, fontsize=8)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    bar = figure.colorbar(image, ax=axes, fraction=0.03, pad=0.02, extend="min")
+    bar.set_label("accuracy of honest peers (%)", fontsize=8)
+    return figure
+
+
+def leakage_panels(
+    panels: Sequence[tuple[str, str, list[str], Mapping[str, Sequence[tuple[float, float]]]]],
+) -> Figure:
+    """Side by side: lines over a few settings, with one standard deviation over seeds."""
+    figure = Figure(figsize=(4.2 * len(panels), 3.4))
+    for axes, (title, label, ticks, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        x = np.arange(len(ticks))
+        for at, (name, points) in enumerate(lines.items()):
+            mean, std = np.array(points).T
+            axes.errorbar(x, mean, std, marker="o", markersize=4, capsize=3, label=name, **style(at))
+        axes.set_xticks(x, ticks)
+        axes.set(title=title, xlabel=label, ylim=(-0.15, 1.05))
+        axes.title.set_fontsize(9)
+        axes.axhline(0, color="grey", linewidth=0.8)
+        axes.legend(fontsize=7, frameon=False)
+    figure.axes[0].set_ylabel("leakage (0: nothing, 1: everything)")
+    figure.tight_layout()
+    return figure
+
+
 def contact_sheet(dataset: Dataset, columns: int = 12, classes: int = 20) -> Figure:
     """The first training images of every class, a row a class."""
     shown = min(classes, dataset.classes)

@@ -95,6 +95,8 @@ class Simulation:
         self.steps = 0
         """Gradient steps of the last round's training, of all peers, as they were done."""
         self.on_part: Callable[[int, float], None] | None = None
+        self.on_trained: Callable[[int], None] | None = None
+        """Called after the training of a round, before anybody decides: to look at what cards would tell."""
         self._told = time.monotonic()
         self._references: dict[PeerId, torch.Tensor] = {}
         """Sketches that never change (the gradient at the common reference): paid for once."""
@@ -149,6 +151,8 @@ class Simulation:
         clock = Clock()
         near = self.network.neighbours(t, everyone=self._central)
         self._train(t, near)
+        if self.on_trained is not None:
+            self.on_trained(t)
         clock.lap("train")
         decided, brought = self._decide(t, near)
         clock.lap("select")
