@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from amity.net.collect import merge
 from amity.net.options import Net
 from amity.net.swarm import Swarm
 from amity.run import Result, run
@@ -54,16 +55,57 @@ def rows(edges: list[dict[str, Any]]) -> dict[tuple[int, str], Any]:
 def test_a_swarm_chooses_and_learns_what_the_simulator_does_to_the_bit(
     tmp_path: Path, spec: Mapping[str, Any], method: str
 ) -> None:
-    layers: dict[str, Any] = {"peers": 4, "rounds": 5, "strategy": spec, "method": method}
+    same_bits(tmp_path, {"peers": 4, "rounds": 5, "strategy": spec, "method": method})
+
+
+COMPOSED: dict[str, dict[str, Any]] = {
+    "gossip, fomo and a gate": {"strategy": "gossip", "stages": "fomo,lossgate"},
+    "visits, Krum, clipping, median": {
+        "strategy": {"name": "afind+", "preset": "literal"},
+        "stages": "krum,normclip",
+        "mixer": "median",
+        "method": "dispfl",
+    },
+    "visits weighed by fomo": {"strategy": {"name": "afind+", "preset": "literal"}, "stages": "fomo", "method": "head"},
+    "a similarity gate brings its card": {"strategy": "gossip", "stages": "simgate", "mixer": "trimmed"},
+    "uploads clipped without noise": {"privacy": {"name": "upload", "sigma": 0.0, "clip": 0.5}},
+}
+
+
+@pytest.mark.parametrize("what", COMPOSED)
+def test_stages_mixers_and_privacy_give_the_same_bits_in_a_swarm(tmp_path: Path, what: str) -> None:
+    same_bits(tmp_path, {"peers": 4, "rounds": 4, **COMPOSED[what]})
+
+
+def test_private_real_peers_report_the_simulators_epsilon_and_noise_of_their_own(tmp_path: Path) -> None:
+    layers: dict[str, Any] = {"peers": 3, "rounds": 3, "strategy": "gossip", "privacy": {"name": "gradients", "sigma": 2.0}}
+    layers |= {"engine": {"workers": 1, "vectorise": "off", "group": 1}}
+    simulated = run(tiny(**layers), tmp_path / "simulated")
+    swarm = swarm_of(tmp_path / "swarm", **layers)
+    thetas = []
+    for name in swarm.names:
+        result = Result(swarm.folder(name) / "state", swarm.config)
+        mine = [r for r in simulated.metrics if r["peer"] == name]
+        assert [r["epsilon"] for r in result.metrics] == [r["epsilon"] for r in mine]
+        assert all(r["excluded"] == [] for r in result.metrics)
+        thetas.append(not torch.equal(models(result.path)[f"{name}/start"], models(tmp_path / "simulated")[f"{name}/start"]))
+    assert all(thetas)
+    merge(swarm.out, swarm.config)
+    assert "guaranteed" in Result(swarm.out, swarm.config).privacy
+
+
+def same_bits(tmp_path: Path, layers: dict[str, Any]) -> None:
+    """The simulator and a swarm, run with the same config, decide and learn the same."""
     layers["train"] = {"epochs": 1, "batch": 8, "lr": 0.05, "precision": "fp32"}
     layers["engine"] = {"workers": 1, "vectorise": "off", "group": 1}
     simulated = run(tiny(**layers), tmp_path / "simulated")
     swarm = swarm_of(tmp_path / "swarm", **layers)
+    last = swarm.config.rounds - 1
     ours = models(tmp_path / "simulated")
     for name in swarm.names:
         result = Result(swarm.folder(name) / "state", swarm.config)
         theirs = models(result.path)
         assert rows(result.edges) == {key: row for key, row in rows(simulated.edges).items() if key[1] == name}
-        assert {r["accuracy"] for r in result.metrics if r["round"] == 4} == {simulated.final()[name]}
+        assert {r["accuracy"] for r in result.metrics if r["round"] == last} == {simulated.final()[name]}
         for key, tensor in theirs.items():
             assert torch.equal(tensor, ours[key]), key

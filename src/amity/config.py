@@ -400,7 +400,8 @@ def _joined(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
     of = {} if "use" in high else {name: dict(options) for name, options in low.get("of", {}).items()}
     for name, options in high.get("of", {}).items():
         of[name] = of.get(name, {}) | options
-    return {"use": high.get("use", low.get("use", [])), "of": of}
+    named = [layer["use"] for layer in (low, high) if "use" in layer]
+    return {"of": of} | ({"use": named[-1]} if named else {})
 
 
 def read_spec(spec: str, registry: Registry[Any], what: str) -> dict[str, Any]:
