@@ -44,6 +44,9 @@ def same(name, **layers):
     return seen
 
 same("visits", method={"name": "head"}, strategy={"name": "afind+", "preset": "literal"}, engine={"vectorise": "off"})
+composed = {"stages": "fomo,krum", "mixer": "median", "method": "dispfl", "attack": {"name": "sign_flip", "fraction": 0.34}}
+same("composed", strategy={"name": "afind+", "preset": "literal"}, engine={"vectorise": "off"}, **composed)
+same("private", strategy="gossip", privacy="gradients", engine={"vectorise": "off"})
 try:
     amity.run(tiny(engine=engine | {"actors": 50}), "greedy")
 except AmityError as error:

@@ -23,7 +23,7 @@ from amity.config import Config
 from amity.errors import AmityError, Failure, brief
 from amity.run import Result, load_data, run
 from amity.simulate.crew import CAN_FORK, cores, die_with, share_cores
-from amity.store import read_config
+from amity.store import finished, read_config
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,8 @@ def run_cells(cells: Sequence[Cell], jobs: int = 0, on_event: OnEvent | None = N
 
 def _run_one(at: int, cell: Cell, tell: OnEvent) -> Event:
     try:
+        if finished(cell.path, cell.config):
+            return Event(at, -1)
         run(
             cell.config,
             cell.path,

@@ -244,6 +244,17 @@ def commits(path: Path) -> Iterator[Commit]:
             yield commit
 
 
+def finished(path: Path, config: Config) -> bool:
+    """Whether a directory holds the whole of this run, so that nothing is left to do in it."""
+    if not (path / "config.toml").is_file():
+        return False
+    RunDir.check(path, config)
+    last = next(commits(path), None)
+    if last is None or last.round != config.rounds:
+        return False
+    return all((path / name).is_file() and (path / name).stat().st_size == size for name, size in last.lines.items())
+
+
 def _read_commit(path: Path, record_path: Path) -> Commit | None:
     try:
         record = json.loads(record_path.read_bytes())
