@@ -173,7 +173,7 @@ def test_gates_drop_whoever_is_past_them_and_whoever_does_not_answer() -> None:
     row = {"a": 0.4, "b": 0.2, "c": 0.2, "d": 0.2}
     similar = answered(SimilarityGate(least=0.1), row, {Similarity: {"b": 0.1, "c": 0.05}}).row
     assert similar == pytest.approx({"a": 2 / 3, "b": 1 / 3})
-    losses = {START: 1.0, "b": 1.5, "c": 1.51, "d": math.nan}
+    losses = {"a": 0.5, START: 1.5, "b": 1.5, "c": 1.51, "d": math.nan}  # the bar is 1.5 · (1.5 + 0.5) / 2
     assert answered(LossGate(factor=1.5), row, {Loss: losses}).row == pytest.approx({"a": 2 / 3, "b": 1 / 3})
     strict = answered(LossGate(factor=0.1), {"b": 0.5, "c": 0.5}, {Loss: losses}).row
     assert strict == {"a": 1.0}
