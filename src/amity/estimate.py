@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from amity.config import Config
 from amity.core import PeerId
 from amity.data import split
-from amity.learn import Learner
+from amity.learn import Learner, Noise
 from amity.peer import PeerData
 from amity.rng import rng
 from amity.run import load_data
@@ -67,7 +67,9 @@ def _epoch(config: Config, learner: Learner, data: Mapping[PeerId, PeerData]) ->
         return _timed(lambda: stack.fit(jobs, 1, None, 0)) / len(unit)
     train = data[unit[0]].train
     batch = train.first(config.train.batch)
-    return _timed(lambda: learner.fit(theta, batch, draw, 1)) * math.ceil(len(train) / config.train.batch)
+    mechanism = config.privacy.thing
+    noise = Noise(mechanism.sigma, mechanism.clip) if mechanism.trains else None
+    return _timed(lambda: learner.fit(theta, batch, draw, 1, noise=noise)) * math.ceil(len(train) / config.train.batch)
 
 
 def estimate(configs: Sequence[Config], jobs: int) -> Estimate:
@@ -86,6 +88,7 @@ def estimate(configs: Sequence[Config], jobs: int) -> Estimate:
     near = Network(config.topology.thing, names, config.seed).neighbours(0)
     degree = sum(map(len, near.values())) / len(near)
     epochs = config.train.epochs + (config.train.epochs_head if config.method.name == "head" else 0)
+    epochs += int(config.method.options.get("epochs", 0)) if config.method.name == "ditto" else 0
     at_once = max(jobs, min(cores(), len(units_of(config, data)))) if config.engine.name == "local" else jobs
     seconds = moved = 0.0
     for one in configs:

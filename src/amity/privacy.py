@@ -127,9 +127,23 @@ class ProxyNoise(Mechanism):
         return noised(clipped(sketch(phi), self.clip), std, draw)
 
 
+@dataclass(frozen=True)
+class Accounted(Mechanism):
+    """What mechanisms with an ε have in common."""
+
+    sigma: Sigma = 1.0
+    clip: Clip = 1.0
+    delta: Delta = 1e-5
+    budget: Budget = 0.0
+    accountant: Accountant = "rdp"
+
+    def __post_init__(self) -> None:
+        self._check()
+
+
 @privacies.register("gradients")
 @dataclass(frozen=True)
-class PrivateGradients(Mechanism):
+class PrivateGradients(Accounted):
     r"""DP-SGD (Abadi et al. 2016): every example's gradient is clipped, the sum noised, batches are drawn by chance.
 
         batch ∋ x with probability q = L/n;   g = 1/L · ( Σ_b ∇F(w; x_b) · min(1, C/‖∇F(w; x_b)‖) + N(0, (σC)² I) )
@@ -143,14 +157,6 @@ class PrivateGradients(Mechanism):
 
     trains = True
     about = "one example"
-    sigma: Sigma = 1.0
-    clip: Clip = 1.0
-    delta: Delta = 1e-5
-    budget: Budget = 0.0
-    accountant: Accountant = "rdp"
-
-    def __post_init__(self) -> None:
-        self._check()
 
     def rate(self, examples: int, batch: int) -> float | None:
         return min(1.0, batch / max(examples, 1))
@@ -158,7 +164,7 @@ class PrivateGradients(Mechanism):
 
 @privacies.register("upload")
 @dataclass(frozen=True)
-class PrivateUpload(Mechanism):
+class PrivateUpload(Accounted):
     r"""What is published is the start of the round plus a clipped and noised update.
 
         ŵ' = w + (ŵ − w) · min(1, C/‖ŵ − w‖) + N(0, (σC)² I)
@@ -170,14 +176,6 @@ class PrivateUpload(Mechanism):
 
     uploads = True
     about = "all data of a peer"
-    sigma: Sigma = 1.0
-    clip: Clip = 1.0
-    delta: Delta = 1e-5
-    budget: Budget = 0.0
-    accountant: Accountant = "rdp"
-
-    def __post_init__(self) -> None:
-        self._check()
 
     def upload(self, share: Share, base: torch.Tensor, draw: np.random.Generator) -> Share:
         update = share.theta - base

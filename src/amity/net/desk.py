@@ -45,6 +45,9 @@ class Desk:
         self.arrived: set[PeerId] = set()
         self.missing: dict[PeerId, str] = {}
         self.invite: Callable[[PeerId], None] = lambda _peer: None
+        self.allowed: Callable[[], int | None] = lambda: None
+        self.spend: Callable[[int], None] = lambda _steps: None
+        """Private steps that are left, and what to do about those that were taken (a peer may be its own guest)."""
         self._shares: dict[PeerId, Share] = {}
         self._examples: dict[PeerId, int] = {}
         self._brought: dict[PeerId, Share] = {}
@@ -145,7 +148,8 @@ class Desk:
     def _mine(self, fact: Fact) -> Offer:
         peer = self._shard.peers[self._me]
         if fact.sends:
-            hosted = self._shard.host(self._me, fact, self._me, self._spec, self._degree, None, self._round)
+            hosted = self._shard.host(self._me, fact, self._me, self._spec, self._degree, self.allowed(), self._round)
+            self.spend(hosted.private)
             self._pay(hosted.forward, hosted.backward)
             return hosted.offer
         if "reply" in fact.moves and self._own is None:

@@ -408,8 +408,7 @@ class Node:
         spec = None if lasting and self._reference is not None else self.spec
         with self.service.spending if self.config.privacy.thing.budget else nullcontext():
             trained = self.shard.train((self.me,), t, spec, (self._allowed(),))[0]
-            if trained.private:
-                self.accounts.spend("training", t, again=True, steps=trained.private)
+            self._spend(t, trained.private)
         sketch = None if trained.sketch is None else torch.tensor(trained.sketch)
         if lasting:
             self._reference = sketch = sketch if self._reference is None else self._reference
@@ -429,6 +428,11 @@ class Node:
         """Private steps that the budget still has room for, over the whole life of this peer."""
         limit = None if self._account is None else self._account.limit
         return None if limit is None else max(0, limit - self.accounts.private)
+
+    def _spend(self, t: int, steps: int) -> None:
+        """Private steps are on the disk before anything that follows from them can leave."""
+        if steps:
+            self.accounts.spend("training", t, again=True, steps=steps)
 
     def _private(self, desk: Desk) -> dict[str, Any]:
         """What privacy has cost so far, and what it does not cover: what I asked, and what I answered."""
@@ -524,6 +528,7 @@ class Node:
         )
         desk = Desk(self.me, t, self.shard, moment.card, self.spec, degree, present, self.courier, self._asking, self.audit)
         desk.invite = lambda j: self.service.invited.add((t, j))
+        desk.allowed, desk.spend = self._allowed, partial(self._spend, t)
         with self._blaming(t):
             decision = drive(self.plan.decide(view, {self.me: 1.0}), desk.answer)
             row = {str(j): float(weight) for j, weight in decision.row.items()}

@@ -120,7 +120,17 @@ def _summary(found: Sequence[Story]) -> str:
         "disclosed",
     )
     note = "What each peer wrote of itself. Late others: cards that did not come in time. Disclosed: answers that left it."
-    return section("The peers", note, _table(head, rows))
+    return section("The peers", note, _table(head, rows) + "".join(_privacy(story) for story in found))
+
+
+def _privacy(story: Story) -> str:
+    """What differential privacy has cost a peer, where it has any."""
+    last = story.metrics[-1] if story.metrics else {}
+    if "epsilon" not in last:
+        return ""
+    excluded = ", ".join(map(str, last.get("excluded", ())))
+    covers = f"training only, excludes {excluded}" if excluded else "guaranteed"
+    return f"<p>{html.escape(story.name)}: ε = {last['epsilon']:.3g} after {last['private_steps']} steps, {covers}.</p>"
 
 
 def _refusals(found: Sequence[Story]) -> str:

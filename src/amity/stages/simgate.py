@@ -33,6 +33,6 @@ class SimilarityGate(Stage):
 
     def decide(self, view: View, row: Row) -> Plan:
         chosen = others(row, view)
-        similar = yield Ask(Similarity(), chosen)
+        similar = yield Ask(Similarity(centered=self.proxy == "feature_mean_centered"), chosen)
         dropped = [j for j in chosen if not similar.get(j, -2.0) >= self.least]
         return Decision(without(row, view, dropped), notes={"dropped": float(len(dropped))})
