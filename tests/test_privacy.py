@@ -20,7 +20,7 @@ from amity.errors import ConfigError
 from amity.layout import layout_of
 from amity.learn import Learner, Noise, Recipe, Samples
 from amity.models import models
-from amity.net.accounts import Accounts
+from amity.net.accounts import Accounts, privacy_of
 from amity.privacy import (
     Account,
     PrivateGradients,
@@ -87,6 +87,36 @@ def test_the_fast_sum_of_clipped_gradients_is_that_of_a_loop(make: Any, clip: fl
         torch.testing.assert_close(losses, F.cross_entropy(module(x), y, reduction="none"), rtol=1e-4, atol=1e-5)
         for name in trained:
             torch.testing.assert_close(found[name], expected[name], rtol=1e-3, atol=1e-5)
+
+
+class Folded(nn.Module):
+    """Two rows of an example go through the body as if they were examples."""
+
+    def __init__(self, by_time: bool = False) -> None:
+        super().__init__()
+        self.by_time, self.body, self.head = by_time, nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = x.flatten(1).view(len(x), 2, 8)
+        if self.by_time:
+            seen = self.body(rows.transpose(0, 1)).transpose(0, 1)  # time first: with two examples, of the same length
+        else:
+            seen = self.body(rows.reshape(-1, 8)).view(len(x), 2, 8)
+        out: torch.Tensor = self.head(seen.sum(1).relu())
+        return out
+
+
+@pytest.mark.parametrize("by_time", [False, True])
+def test_no_example_counts_for_more_than_the_clip_in_modules_that_fold_rows_into_the_batch(by_time: bool) -> None:
+    torch.manual_seed(0)
+    module = Folded(by_time)
+    mine = Learner(module, layout_of(module, "head", "body"), Recipe(1.0, 1.0, 0.0, 0.0, 2, 0.0))
+    base = samples(2)
+    data = Samples(type(base.pixels)(100 * base.pixels.x, base.pixels.y, base.pixels.mean, base.pixels.std), base.index)
+    theta = mine.initial()
+    gradient = mine.slope(theta, data, np.random.default_rng(0), Noise(0.0, 0.1)).theta
+    assert float(gradient.norm()) <= 2 * 0.1 / 2 + 1e-6  # two examples of at most C each, by L = 2
+    assert list(mine._by_layers.values()) == [False]
 
 
 @pytest.mark.parametrize("make", [Twice, InPlace, lambda: nn.Sequential(nn.Flatten(), nn.LayerNorm(16), nn.Linear(16, 3))])
@@ -405,6 +435,36 @@ def test_every_kind_of_privacy_works_with_every_method_and_with_visits(name: str
         check(simulate(tiny(strategy=spec, privacy={"name": name, "sigma": 0.1}, method=method, stages="lossgate")), 2)
 
 
+def test_nothing_of_a_raw_model_is_the_base_of_a_private_upload() -> None:
+    """With Dis-PFL a row without me leaves coordinates that nobody offers: there stands what I published, not what I trained."""
+    simulation = simulate(
+        tiny(
+            strategy={"name": "afind+", "include_self": False},
+            method="dispfl",
+            privacy={"name": "upload", "sigma": 0.1, "clip": 0.001},
+            eval={"gradients_every": 0},
+        )
+    )
+    for _ in range(2):
+        report = simulation.round()
+    raw = 0
+    for name, peer in simulation.peers.items():
+        published = peer.share
+        assert published.mask is not None
+        told = published.mask & (peer.start == peer.trained) & (peer.trained != 0)
+        raw += int(told.sum())
+        assert report.rows[name].get(name) is None or len(report.rows[name]) == 1
+    assert raw == 0
+
+
+def test_after_a_spent_budget_norm_clipping_goes_by_the_last_step() -> None:
+    budget = Account(PrivateGradients(sigma=1.0), 0.8).epsilon(3) + 1e-6
+    privacy = {"name": "gradients", "budget": budget}
+    simulation = simulate(tiny(strategy="gossip", stages="normclip", privacy=privacy, rounds=6))
+    rows = [simulation.round().rows["peer-00"] for _ in range(5)]
+    assert all(len(row) > 1 for row in rows)
+
+
 # -- real peers --------------------------------------------------------------------------------------------------------
 
 
@@ -426,6 +486,23 @@ def test_accounts_remember_private_steps_over_a_restart(tmp_path: Any) -> None:
     accounts.spend("card", 0)
     accounts.close()
     assert Accounts(tmp_path / "disclosed.jsonl").private == 7
+
+
+def test_what_a_real_peer_served_after_its_last_round_is_in_its_epsilon(tmp_path: Any) -> None:
+    config = tiny(strategy={"name": "afind+", "preset": "literal"}, privacy={"name": "gradients", "sigma": 2.0})
+    accounts = Accounts(tmp_path / "disclosed.jsonl")
+    accounts.spend("training", 0, again=True, steps=5, rate=0.8)
+    accounts.spend("visit", 0, "late guest", again=True, steps=6, rate=0.8)
+    accounts.close()
+    (tmp_path / "metrics.jsonl").write_text(
+        '{"round": 0, "excluded": ["Loss"], "epsilon": 1.0}\n{"round": 1, "excluded": []}\n'
+    )
+    found = privacy_of(tmp_path, config)
+    assert found is not None
+    assert (found.steps, found.excluded) == (11, ("Loss", "Visit"))
+    assert found.epsilon == Account(config.privacy.thing, 0.8).epsilon(11)
+    assert "training only, excludes Loss, Visit" in found.statement
+    assert privacy_of(tmp_path, tiny()) is None
 
 
 # -- mistakes ------------------------------------------------------------------------------------------------------------

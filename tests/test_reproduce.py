@@ -99,6 +99,9 @@ def test_unknown_experiments_are_refused_in_one_line(call: Call) -> None:
     code, _, err = call("reproduce plf")
     assert code == 2
     assert "did you mean 'pfl'" in err
+    code, _, err = call(f"reproduce attack strategy.k=3 {WORDS}")
+    assert code == 2
+    assert "strategy: is what the table of 'attack' varies" in err
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amity.config import resolve
+from amity.config import load, resolve
 from amity.core import START, Answers, Ask, Decision, Share, Strategy, View, chain, drive
 from amity.errors import ConfigError
 from amity.facts import Distance, Distances, Loss, Pull, Similarity
@@ -223,6 +223,23 @@ def test_a_model_that_came_back_from_a_visit_is_measured_in_place_of_the_publish
     assert seen
 
 
+def test_models_that_have_arrived_are_measured_even_if_messages_get_lost() -> None:
+    taken = {}
+    for stages in ("", "krum:attackers=0", "normclip:clip=1e9", "lossgate:factor=1e9"):
+        simulation = simulate(tiny(strategy="gossip", stages=stages, topology={"drop": 0.5}))
+        taken[stages] = [simulation.round().rows for _ in range(2)]
+    plain = [[set(row) for row in rows.values()] for rows in taken[""]]
+    for rows in taken.values():
+        got = [[set(row) for row in one.values()] for one in rows]
+        assert got[0] == plain[0] or all(a <= b for a, b in zip(got[0], plain[0], strict=True))
+        assert sum(map(len, got[0])) == sum(map(len, plain[0]))
+
+
+def test_of_two_models_krum_drops_neither() -> None:
+    facts = {Distances: {"a": {"a": 0.0, "b": 9.0}, "b": {"a": 9.0, "b": 0.0}}}
+    assert answered(Krum(), {"a": 0.5, "b": 0.5}, facts).row == {"a": 0.5, "b": 0.5}
+
+
 # -- mixers ------------------------------------------------------------------------------------------------------------
 
 
@@ -287,6 +304,8 @@ def test_stages_are_read_from_words_lists_and_tables() -> None:
     assert resolve([words.to_dict()]) == words
     assert words.replace(**{"stages.krum.keep": 2}).stages[1].thing == Krum(keep=2)
     assert words.replace(stages="").stages == ()
+    for order in (["stages.fomo.norm=l1", "stages=fomo"], ["stages=fomo", "stages.fomo.norm=l1"]):
+        assert load(overrides=order).stages[0].thing == FomoStage(norm="l1")
     assert words.replace(stages=[Krum(keep=3)]).stages[0].thing == Krum(keep=3)
     assert words.replace(stages=["lossgate"]).stages[0].thing == LossGate()
 

@@ -397,7 +397,7 @@ def _stages_given(option: str, value: Any) -> dict[str, Any]:
 
 def _joined(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
     """Stages of a lower layer under those of a higher one: naming stages anew drops what the old ones had."""
-    of = {} if "use" in high else {name: dict(options) for name, options in low.get("of", {}).items()}
+    of = {} if "use" in high and "use" in low else {name: dict(options) for name, options in low.get("of", {}).items()}
     for name, options in high.get("of", {}).items():
         of[name] = of.get(name, {}) | options
     named = [layer["use"] for layer in (low, high) if "use" in layer]

@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.optim.sgd import sgd
 
-from amity.clipping import by_functions, by_layers
+from amity.clipping import agree, by_functions, by_layers
 from amity.core import Fitted
 from amity.layout import Layout, Slot
 
@@ -194,6 +194,8 @@ class Learner:
         self._logits: torch.Tensor | None = None
         self._version = 0
         self._draws: bool | None = None
+        self._by_layers: dict[frozenset[str], bool] = {}
+        """Whether per-example gradients of these parameters can be had the fast way."""
         self.head = module.get_submodule(layout.head_name)
         self.head.register_forward_hook(self._catch)
 
@@ -319,7 +321,7 @@ class Learner:
         losses = torch.zeros(1, device=self.device)
         if len(chosen):
             x, y = data.pixels.batch(data.index[chosen], rng if self.recipe.augment else None)
-            found = by_layers(self.module, trained, self._forward, x, y, noise.clip)
+            found = by_layers(self.module, trained, self._forward, x, y, noise.clip) if self._fast(trained, x) else None
             total, losses = found or by_functions(self.module, trained, x, y, noise.clip)
         std = noise.sigma * noise.clip
         drawn = torch.from_numpy(rng.standard_normal(part.stop - part.start, dtype=np.float32)) if std else None
@@ -331,6 +333,18 @@ class Learner:
                     grad.add_(drawn[at : at + slot.numel].view(slot.shape).to(self.device), alpha=std)
                 trained[slot.name].grad = grad.div_(lot)
         return losses.sum()
+
+    def _fast(self, trained: dict[str, nn.Parameter], like: torch.Tensor) -> bool:
+        """Whether the fast way is right for this module: tried once, on three made-up examples."""
+        names = frozenset(trained)
+        if names not in self._by_layers:
+            was = self.module.training
+            self.module.eval()
+            made = np.random.default_rng(0).standard_normal((3, *like.shape[1:]), dtype=np.float32)
+            x, y = torch.from_numpy(made).to(self.device), torch.tensor([0, 1, 0], device=self.device)
+            self._by_layers[names] = agree(self.module, trained, self._forward, x, y)
+            self.module.train(was)
+        return self._by_layers[names]
 
     def slope(self, theta: torch.Tensor, data: Samples, rng: np.random.Generator, noise: Noise | None) -> Fitted:
         """The gradient at theta on one random batch, and its loss; with `noise` as a step of DP-SGD would see it."""

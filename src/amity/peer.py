@@ -262,7 +262,7 @@ class Peer:
         """End of the round: the mixed model becomes the next start. Reads `trained` and what the training left, so
         that it can be done again if it was cut short."""
         method = self.world.method
-        state, start = method.absorb(self.rows.next_state, self.trained, mixed, self.context("absorb"))
+        state, start = method.absorb(self.rows.next_state, self._kept(), mixed, self.context("absorb"))
         self._keep(self.rows.state, state)
         self.start.copy_(start)
 
@@ -280,7 +280,15 @@ class Peer:
 
     def adopt(self, share: Share) -> torch.Tensor:
         """The model that I would have if I took this share alone."""
-        return self.world.method.absorb(self.rows.next_state, self.trained, share, self.context("absorb"))[1]
+        return self.world.method.absorb(self.rows.next_state, self._kept(), share, self.context("absorb"))[1]
+
+    def _kept(self) -> torch.Tensor:
+        """What is mine where nobody offers anything: my trained model. With private uploads that is as it was published
+        wherever it was, because it will be published again as the base of the next update."""
+        if not self.world.privacy.uploads:
+            return self.trained
+        mine = self.mine
+        return mine.theta if mine.mask is None else torch.where(mine.mask, mine.theta, self.trained)
 
     def probe(self, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int) -> Offer:
         """φ and F of a guest's model on my data, with my own part of the start of the round (Alg. 1, line 6)."""

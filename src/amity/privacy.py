@@ -291,8 +291,10 @@ def statement(mechanism: Mechanism, epsilon: float, excluded: Iterable[str]) -> 
         return ""
     excluded = sorted(excluded)
     value = f"ε = {epsilon:.3g} at δ = {mechanism.delta:g} for {mechanism.about}"
+    if math.isnan(epsilon):
+        return f"unknown: nothing is recorded of what was spent for {mechanism.about}"
     if not math.isfinite(epsilon):
         return f"no privacy (ε is infinite with sigma=0) for {mechanism.about}"
     if excluded:
         return f"{value}, training only, excludes {', '.join(excluded)}"
-    return f"{value}, guaranteed (the largest of all peers)"
+    return f"{value}, guaranteed"

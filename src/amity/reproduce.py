@@ -24,6 +24,7 @@ from amity import figures
 from amity.cells import Cell, OnEvent
 from amity.compare import Comparison, check_seeds, collect, slug
 from amity.config import Config, nested, read_toml, resolve
+from amity.errors import ConfigError
 from amity.files import write_atomically
 from amity.report import describe, page, section
 from amity.run import Result
@@ -57,6 +58,11 @@ class Grid:
     """The column that all others are compared with."""
     note: str = ""
     picture: str = "bars"
+
+    @property
+    def varied(self) -> set[str]:
+        """The sections that rows and columns set."""
+        return {key for layer in (*self.rows.values(), *self.columns.values()) for key in layer}
 
 
 GOSSIP: Layer = {"strategy": {"name": "gossip", "k": 5}}
@@ -96,7 +102,7 @@ ATTACK = Grid(
         "local": {"strategy": {"name": "local"}},
     },
     {
-        "clean": {},
+        "clean": {"attack": "none"},
         **{
             name: {"attack": {"name": name, "fraction": 0.2}}
             for name in (
@@ -122,7 +128,12 @@ GRIDS = {grid.name: grid for grid in (PFL, ATTACK)}
 
 def base_of(grid: Grid, file: str | Path | None = None, overrides: Mapping[str, Any] | None = None) -> Config:
     """The grid's own sizes, under a file's and the caller's."""
-    return resolve([grid.base, read_toml(file) if file else {}, nested(overrides or {})])
+    given = [read_toml(file) if file else {}, nested(overrides or {})]
+    for layer in given:
+        for key in layer:
+            if key in grid.varied:
+                raise ConfigError(f"{key}: is what the table of {grid.name!r} varies; use `amity compare` for others")
+    return resolve([grid.base, *given])
 
 
 def cells_of_grid(grid: Grid, base: Config, seeds: Sequence[int], path: Path) -> list[Cell]:

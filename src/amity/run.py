@@ -84,10 +84,10 @@ class Result:
 
     @property
     def privacy(self) -> str:
-        """ε and what it covers, in one line; empty where nothing is private."""
+        """The largest ε of all peers and what it covers, in one line; empty where nothing is private."""
         mechanism = self.config.privacy.thing
         last, excluded = self.rounds[-1], {name for r in self.rounds for name in r.get("excluded", ())}
-        return statement(mechanism, last.get("epsilon", math.inf if mechanism.sigma == 0 else 0.0), excluded)
+        return statement(mechanism, last.get("epsilon", math.inf if mechanism.sigma == 0 else math.nan), excluded)
 
 
 @lru_cache(maxsize=4)

@@ -12,10 +12,50 @@ import os
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from amity.config import Config
 from amity.errors import StorageError
+from amity.facts import Probe, Reported, Similarity, Visit
 from amity.files import sync_folder
+from amity.privacy import Account, statement, uncovered
+from amity.proxy import CardSpec
+from amity.store import read_lines
+
+DISCLOSED = {"card": Similarity(), "losses": Reported(), "probe": Probe(), "visit": Visit()}
+"""What the facts that look at raw data are called here."""
+
+
+def disclosed_facts(spent: Mapping[str, int], spec: CardSpec | None) -> set[str]:
+    """The facts behind what has left, by name."""
+    return {fact.name_of(spec) for kind, fact in DISCLOSED.items() if spent.get(kind)}
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """What differential privacy has cost a peer in its whole life, also while it answered others after its last round."""
+
+    steps: int
+    epsilon: float
+    excluded: tuple[str, ...]
+    statement: str
+
+
+def privacy_of(state: Path, config: Config) -> Privacy | None:
+    """From what a peer wrote before anything left, and what it asked; None where nothing is private."""
+    mechanism = config.privacy.thing
+    if not mechanism.about:
+        return None
+    lines = read_lines(state / "disclosed.jsonl")
+    paid = [record for record in lines if record.get("steps")]
+    steps, rate = sum(int(record["steps"]) for record in paid), max((float(r["rate"]) for r in paid), default=1.0)
+    asked = {str(name) for record in read_lines(state / "metrics.jsonl") for name in record.get("excluded", ())}
+    asked |= disclosed_facts(Counter(str(record["kind"]) for record in lines), config.plan.card)
+    excluded = uncovered(mechanism, config.method.thing, asked)
+    epsilon = Account(mechanism, rate).epsilon(steps)
+    return Privacy(steps, epsilon, tuple(excluded), statement(mechanism, epsilon, excluded))
 
 
 class Accounts:
@@ -55,17 +95,17 @@ class Accounts:
                 os.fsync(stream.fileno())
         return whole
 
-    def spend(self, kind: str, round: int, to: str = "", again: bool = False, steps: int = 0) -> None:
+    def spend(self, kind: str, round: int, to: str = "", again: bool = False, steps: int = 0, rate: float = 1.0) -> None:
         """Returns when the line is on the disk; raises StorageError if it is not, and then nothing may leave. The same bits
         to the same member (or, published, to all) are one disclosure; `again`: these are others each time. `steps` are the
-        private steps behind it."""
+        private steps behind it, each of which saw an example with the chance `rate`."""
         with self._lock:
             if not again and (kind, round, to) in self._told:
                 return
             if self._file < 0:
                 raise StorageError(f"{self._path}: is closed; nothing was disclosed")
             record = {"at": time.time(), "kind": kind, "round": round} | ({"to": to} if to else {})
-            record |= {"steps": steps} if steps else {}
+            record |= {"steps": steps, "rate": rate} if steps else {}
             line = json.dumps(record).encode() + b"\n"
             end = os.fstat(self._file).st_size
             try:

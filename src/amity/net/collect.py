@@ -11,6 +11,7 @@ from amity.data import split
 from amity.errors import RunDirError
 from amity.files import write_atomically
 from amity.metrics import choice_quality
+from amity.net.accounts import privacy_of
 from amity.run import load_data
 from amity.store import dump, read_lines
 from amity.topology import Network, peer_names
@@ -63,5 +64,9 @@ def merge(out: Path, config: Config) -> None:
         if any("epsilon" in r for r in here):
             record["epsilon"] = max(r["epsilon"] for r in here if "epsilon" in r)
         rounds.append(record | ({"accuracy": sum(scores) / len(scores)} if scores else {}))
+    spent = [found for state in states.values() if (found := privacy_of(state, config)) is not None]
+    if spent and rounds:  # a peer goes on answering after its last round
+        rounds[-1] |= {"excluded": sorted({name for one in spent for name in one.excluded})}
+        rounds[-1] |= {"epsilon": max(one.epsilon for one in spent)} if config.privacy.thing.sigma else {}
     for name, records in (*zip(FILES, (metrics, edges, lines["timings.jsonl"]), strict=True), ("rounds.jsonl", rounds)):
         write_atomically(out / name, b"".join(dump(record) for record in records))

@@ -26,9 +26,8 @@ import torch
 from amity.core import START, Card, Decision, PeerId, View, drive
 from amity.data import Dataset
 from amity.errors import AmityError, ConfigError, IdentityError, RunDirError, StrategyError, brief
-from amity.facts import Probe, Reported, Similarity, Visit
 from amity.metrics import taken_from
-from amity.net.accounts import Accounts
+from amity.net.accounts import Accounts, disclosed_facts
 from amity.net.audit import Audit
 from amity.net.board import Board, Notice
 from amity.net.courier import Courier
@@ -56,10 +55,6 @@ SOON = 14 * 86400.0
 """Seconds before the end of a certificate from which on the log warns."""
 MEET = 1.5
 """Seconds for links to those who are under way already."""
-
-
-DISCLOSED = {"card": Similarity(), "losses": Reported(), "probe": Probe(), "visit": Visit()}
-"""What accounts call the facts that look at raw data."""
 
 
 class Node:
@@ -171,6 +166,7 @@ class Node:
             self.stamp, self.schema, self.net, self.audit, self.accounts, self.spec, lambda j, t: self._guest(j, t)
         )
         self.service.allowed = self._allowed
+        self.service.rate = self._rate
         self.service.admit(self.roster)
         self._asking = ThreadPoolExecutor(16, "asking")
         self._looking = ThreadPoolExecutor(16, "looking")
@@ -432,15 +428,18 @@ class Node:
     def _spend(self, t: int, steps: int) -> None:
         """Private steps are on the disk before anything that follows from them can leave."""
         if steps:
-            self.accounts.spend("training", t, again=True, steps=steps)
+            self.accounts.spend("training", t, again=True, steps=steps, rate=self._rate)
+
+    @property
+    def _rate(self) -> float:
+        return 1.0 if self._account is None else self._account.rate
 
     def _private(self, desk: Desk) -> dict[str, Any]:
         """What privacy has cost so far, and what it does not cover: what I asked, and what I answered."""
         mechanism, account = self.config.privacy.thing, self._account
         if account is None:
             return {}
-        told = self.accounts.spent
-        asked = desk.raw | {fact.name_of(self.spec) for kind, fact in DISCLOSED.items() if told[kind]}
+        asked = desk.raw | disclosed_facts(self.accounts.spent, self.spec)
         spent: dict[str, Any] = {"private_steps": self.accounts.private}
         spent |= {"excluded": uncovered(mechanism, self.config.method.thing, asked)}
         if mechanism.sigma:
@@ -568,8 +567,9 @@ class Node:
         record["forward"] += costs["forward"]
         record["backward"] += costs["backward"]
         record["missing"] = len(desk.missing)
-        record |= self._private(desk)
+        record |= (private := self._private(desk))
         network: dict[str, Any] = {"round": t, "taken": float(len(taken))}
+        network |= {key: private[key] for key in ("epsilon", "excluded") if key in private}
         if t % self.config.eval.every == 0 or t + 1 == self.config.rounds:
             record |= self.shard.evaluate((self.me,), t)[0]
             network["accuracy"] = record["accuracy"]

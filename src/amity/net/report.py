@@ -16,9 +16,10 @@ from matplotlib.ticker import MaxNLocator
 from amity import figures
 from amity.core import START, PeerId
 from amity.errors import RunDirError
+from amity.net.accounts import Privacy, privacy_of
 from amity.net.collect import peers_in
 from amity.report import page, section
-from amity.store import read_lines
+from amity.store import read_config, read_lines
 
 KINDS = ("card", "model", "reply")
 Records = Sequence[Mapping[str, Any]]
@@ -34,12 +35,14 @@ class Story:
     timings: Records
     log: Records
     disclosed: Counter[str]
+    privacy: Privacy | None = None
 
     @classmethod
     def read(cls, name: PeerId, state: Path) -> Story:
         lines = {kind: read_lines(state / f"{kind}.jsonl") for kind in ("metrics", "edges", "timings", "audit", "disclosed")}
         told = Counter(str(record["kind"]) for record in lines["disclosed"])
-        return cls(name, lines["metrics"], lines["edges"], lines["timings"], lines["audit"], told)
+        private = privacy_of(state, read_config(state)) if (state / "config.toml").is_file() else None
+        return cls(name, lines["metrics"], lines["edges"], lines["timings"], lines["audit"], told, private)
 
     def events(self, kind: str) -> Counter[tuple[str, str]]:
         """By peer and reason, how often."""
@@ -125,12 +128,9 @@ def _summary(found: Sequence[Story]) -> str:
 
 def _privacy(story: Story) -> str:
     """What differential privacy has cost a peer, where it has any."""
-    last = story.metrics[-1] if story.metrics else {}
-    if "epsilon" not in last:
+    if story.privacy is None:
         return ""
-    excluded = ", ".join(map(str, last.get("excluded", ())))
-    covers = f"training only, excludes {excluded}" if excluded else "guaranteed"
-    return f"<p>{html.escape(story.name)}: ε = {last['epsilon']:.3g} after {last['private_steps']} steps, {covers}.</p>"
+    return f"<p>{html.escape(story.name)}: {html.escape(story.privacy.statement)} ({story.privacy.steps} steps).</p>"
 
 
 def _refusals(found: Sequence[Story]) -> str:

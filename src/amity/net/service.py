@@ -71,6 +71,8 @@ class Service:
         """Private steps that my budget still has room for."""
         self.spending = threading.Lock()
         """Held while private steps are done and written down, so that two together do not overspend."""
+        self.rate = 1.0
+        """The chance of an example to be in a private step."""
         self.ledger = Ledger()
         """What answering moved; the caller takes it at the end of a round."""
         self._quick = ThreadPoolExecutor(4, "asks", *ONE_THREAD)
@@ -287,7 +289,7 @@ class Service:
             with self.spending:
                 offer, steps = moment.host(fact, guest, request.asker, self._spec, self.degree, self.allowed())
                 kind = type(fact).__name__.lower()
-                self._accounts.spend(kind, moment.round, request.asker, again=True, steps=steps)
+                self._accounts.spend(kind, moment.round, request.asker, again=True, steps=steps, rate=self.rate)
         blob = moment.visit_blob(offer, request.asker, manifest.nonce)
         with self._lock:
             self._visits[request.asker, manifest.nonce] = (moment.round, blob)

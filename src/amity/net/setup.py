@@ -142,7 +142,7 @@ def data_of(setup: Setup, dataset: Dataset) -> tuple[Dataset, PeerData]:
         return dataset, split(dataset, config.partition.thing, names, config.seed)[who.name]
     dataset = renumbered(dataset, who.classes)
     shuffled = rng(config.seed, "shuffle", who.name).permutation(dataset.train)
-    held_out = round(who.validation * len(shuffled))
+    held_out = round((who.validation or config.partition.thing.validation) * len(shuffled))
     counts = np.bincount(dataset.labels[dataset.train], minlength=dataset.classes)
     train, test, validation = (
         samples_of(dataset, index) for index in (shuffled[held_out:], dataset.test, shuffled[:held_out])

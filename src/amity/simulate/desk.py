@@ -136,7 +136,12 @@ class Desk:
             return sorted(j for j in set(ask.peers) if j in self.near or j in mine)
         here = []
         for j in sorted(set(ask.peers)):
-            if j in mine or (j in self.near and self.network.delivered(me.round, me.name, j, type(fact).__name__)):
+            arrived = isinstance(fact, Measure) and j in self.arrived  # measured here: nothing is sent that could be lost
+            if (
+                j in mine
+                or arrived
+                or (j in self.near and self.network.delivered(me.round, me.name, j, type(fact).__name__))
+            ):
                 here.append(j)
             elif j in self.near:
                 self._lose(fact, self.seats[j])

@@ -13,6 +13,7 @@ from amity.core import Ask, Decision, PeerId, Plan, Row, View
 from amity.facts import Distances
 from amity.stages.base import Stage, others, without
 from amity.stages.registry import stages
+from amity.strategies.base import ties
 
 
 def krum_scores(distances: Mapping[PeerId, Mapping[PeerId, float]], bad: int) -> dict[PeerId, float]:
@@ -34,7 +35,8 @@ class Krum(Stage):
         s(j) = Σ over the n − f − 2 closest k of ‖ŵ_j − ŵ_k‖²
 
     and the n − f of lowest s stay (multi-Krum), or with `keep` > 0 so many: `keep` = 1 is Krum. My own model is trusted and
-    stays in any case. Weights of those who stay keep their proportions. `attackers` = 0 drops nobody, unless `keep` does.
+    stays in any case. Weights of those who stay keep their proportions. `attackers` = 0 drops nobody, unless `keep` does. Of
+    two models neither can be told to be bad, and where most of those taken are bad and alike it is the others that go.
     """
 
     attackers: Annotated[float, Field(ge=0, lt=1)] = 0.3
@@ -45,9 +47,12 @@ class Krum(Stage):
         if not chosen:
             return Decision(row, notes={"dropped": 0.0})
         distances = yield Ask(Distances(), (view.me, *chosen))
+        if len(distances) < 3:
+            return Decision(without(row, view, [j for j in chosen if j not in distances]), notes={"dropped": 0.0})
         bad = math.ceil(self.attackers * (len(distances) - 1) - 1e-9)
         scores = krum_scores(distances, bad)
-        ranked = sorted(scores, key=lambda j: (scores[j], j))
+        lot = ties(view)
+        ranked = sorted(scores, key=lambda j: (scores[j], lot.get(j, -1)))
         kept = {*ranked[: self.keep or max(1, len(scores) - bad)], view.me}
         dropped = [j for j in chosen if j not in kept]
         return Decision(without(row, view, dropped), notes={"dropped": float(len(dropped))})
