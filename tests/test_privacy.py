@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from typing import Any
@@ -436,7 +437,7 @@ def test_every_kind_of_privacy_works_with_every_method_and_with_visits(name: str
 
 
 def test_nothing_of_a_raw_model_is_the_base_of_a_private_upload() -> None:
-    """With Dis-PFL a row without me leaves coordinates that nobody offers: there stands what I published, not what I trained."""
+    """With Dis-PFL a row without me leaves coordinates that nobody offers: what I published stands there, not the raw one."""
     simulation = simulate(
         tiny(
             strategy={"name": "afind+", "include_self": False},
@@ -494,9 +495,8 @@ def test_what_a_real_peer_served_after_its_last_round_is_in_its_epsilon(tmp_path
     accounts.spend("training", 0, again=True, steps=5, rate=0.8)
     accounts.spend("visit", 0, "late guest", again=True, steps=6, rate=0.8)
     accounts.close()
-    (tmp_path / "metrics.jsonl").write_text(
-        '{"round": 0, "excluded": ["Loss"], "epsilon": 1.0}\n{"round": 1, "excluded": []}\n'
-    )
+    lines = [{"round": 0, "excluded": ["Loss"], "epsilon": 1.0}, {"round": 1, "excluded": []}]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = privacy_of(tmp_path, config)
     assert found is not None
     assert (found.steps, found.excluded) == (11, ("Loss", "Visit"))
