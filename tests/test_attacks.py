@@ -217,6 +217,13 @@ def test_reports_and_tables_are_of_honest_peers_and_show_what_attackers_obtain()
     assert "attackers' weight" in (comparison.path / "report.html").read_text().replace("&#x27;", "'")
 
 
+def test_somebody_must_be_honest() -> None:
+    with pytest.raises(ConfigError, match="leaves no honest peer"):
+        simulate(tiny(attack={"name": "noise", "fraction": 1.0}))
+    with pytest.raises(ConfigError, match="leaves no honest peer"):
+        amity.compare(["gossip"], [0], tiny(attack={"name": "noise", "fraction": 1.0}), "c")
+
+
 def test_real_peers_do_not_attack() -> None:
     with pytest.raises(ConfigError, match="attack=noise: is for `amity run`"):
         for_network(tiny(attack="noise"))

@@ -180,6 +180,18 @@ def test_specs_are_read(spec: str, label: str, options: dict[str, object]) -> No
     assert parse_spec(spec) == (label, options)
 
 
+def test_strategies_must_be_a_list_of_names_or_instances() -> None:
+    with pytest.raises(ConfigError, match="expected a list"):
+        amity.compare("gossip", [0], tiny(), "c")
+    with pytest.raises(ConfigError, match="expected names or instances"):
+        amity.compare([3], [0], tiny(), "c")  # type: ignore[list-item]
+
+
+def test_a_sweep_over_options_of_a_strategy_with_stages() -> None:
+    found = amity.sweep(["gossip/krum@ditto"], {"gossip.k": [1, 2]}, [0], config=tiny(rounds=1), out="s")
+    assert sorted(run.config.strategy.options["k"] for runs in found.comparison.results.values() for run in runs) == [1, 2]
+
+
 def test_mistakes_in_a_comparison_are_found_before_anything_runs() -> None:
     for specs, seeds, message in (
         (["local", "local"], [0], "named twice"),

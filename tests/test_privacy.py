@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from torch.nn import functional as F
 
 import amity
 from amity.clipping import by_functions, by_layers
+from amity.compare import read_comparison
 from amity.config import resolve
 from amity.core import Share
 from amity.errors import ConfigError
@@ -32,6 +35,7 @@ from amity.privacy import (
     statement,
     uncovered,
 )
+from amity.store import dump
 from tests.conftest import EVERY_METHOD, simulate, tiny
 from tests.test_every_strategy import check
 from tests.test_learn import samples
@@ -437,7 +441,7 @@ def test_every_kind_of_privacy_works_with_every_method_and_with_visits(name: str
 
 
 def test_nothing_of_a_raw_model_is_the_base_of_a_private_upload() -> None:
-    """With Dis-PFL a row without me leaves coordinates that nobody offers: what I published stands there, not the raw one."""
+    """With Dis-PFL a row without me leaves coordinates nobody offers: what I published stands there, not a raw one."""
     simulation = simulate(
         tiny(
             strategy={"name": "afind+", "include_self": False},
@@ -526,3 +530,46 @@ def test_mistakes_get_one_line(layer: dict[str, Any], message: str) -> None:
 def test_private_training_cannot_be_stacked_and_says_so() -> None:
     with pytest.raises(ConfigError, match="privacy=gradients"):
         simulate(tiny(privacy="gradients", engine={"vectorise": "on"}))
+
+
+def test_too_little_noise_for_the_accountant_is_reported_as_no_privacy() -> None:
+    comparison = amity.compare(["gossip"], [0], tiny(strategy="gossip", privacy="gradients", rounds=1), "c")
+    path = comparison.results["gossip"][0].path
+    record = json.loads((path / "rounds.jsonl").read_text()) | {"epsilon": math.inf}
+    (path / "rounds.jsonl").write_bytes(dump(record))
+    again = read_comparison(Path("c"))
+    assert again.results["gossip"][0].rounds[-1]["epsilon"] is None  # infinity, in JSON
+    assert "ε is infinite" in again.results["gossip"][0].privacy
+    assert again.lines[0].epsilon == math.inf
+
+
+def test_epsilon_is_never_negative_and_budgets_of_prv_are_kept_by_rdp() -> None:
+    assert Account(PrivateGradients(sigma=100.0, delta=0.1), 0.1).epsilon(1) == 0
+    assert Account(PrivateGradients(sigma=5.0, budget=50.0, accountant="prv"), 0.1).limit == (
+        Account(PrivateGradients(sigma=5.0, budget=50.0), 0.1).limit
+    )
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        ({"privacy": {"name": "gradients", "sigma": 0.001}}, "0 or at least 0.01"),
+        ({"privacy": {"name": "gradients", "sigma": 0.0, "budget": 1.0}}, "a budget needs noise"),
+        ({"privacy": {"name": "gradients", "delta": 0.9}}, "less than or equal to 0.1"),
+        ({"privacy": {"name": "proxy", "sigma": 1e300}}, "less than or equal to 1000000"),
+    ],
+)
+def test_extreme_noise_is_refused_in_one_line(layer: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        resolve([layer])
+
+
+def test_a_missing_opacus_is_said_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opacus", None)
+    for go in (
+        lambda: amity.run(tiny(privacy="gradients"), "r"),
+        lambda: amity.compare(["gossip"], [0], tiny(privacy="upload"), "c"),
+    ):
+        with pytest.raises(ConfigError, match=r"pip install 'amity\[privacy\]'"):
+            go()
+    assert not Path("c").exists()

@@ -104,6 +104,21 @@ def test_unknown_experiments_are_refused_in_one_line(call: Call) -> None:
     assert "strategy: is what the table of 'attack' varies" in err
 
 
+def test_a_table_is_not_mixed_into_another_folder(call: Call) -> None:
+    assert call(f"compare strategies=local seeds=0 out=c {WORDS}")[0] == 0
+    before = Path("c/report.html").read_bytes()
+    for name, complaint in (("pfl", "holds another comparison"), ("labels", "holds something else")):
+        code, _, err = call(f"reproduce {name} seeds=0 out=c {WORDS.replace('peers=5', 'peers=8')}")
+        assert code == 2
+        assert complaint in err
+    assert Path("c/report.html").read_bytes() == before
+    Path("file").write_text("mine")
+    assert call(f"reproduce labels seeds=0 out=file {WORDS.replace('peers=5', 'peers=8')}")[0] == 2
+    assert call(f"reproduce labels seeds=0,0 out=l {WORDS.replace('peers=5', 'peers=8')}")[0] == 2
+    with pytest.raises(ConfigError, match="did you mean 'pfl'"):
+        reproduce("pf")
+
+
 # -- labels ------------------------------------------------------------------------------------------------------------
 
 

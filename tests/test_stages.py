@@ -300,6 +300,7 @@ def test_stages_are_read_from_words_lists_and_tables() -> None:
     assert resolve([words.to_dict()]) == words
     assert words.replace(**{"stages.krum.keep": 2}).stages[1].thing == Krum(keep=2)
     assert words.replace(stages="").stages == ()
+    assert resolve([{"stages": {"use": ["krum"], "of": {"krum": {"keep": 2}}}}]).stages[0].thing == Krum(keep=2)
     for order in (["stages.fomo.norm=l1", "stages=fomo"], ["stages=fomo", "stages.fomo.norm=l1"]):
         assert load(overrides=order).stages[0].thing == FomoStage(norm="l1")
     assert words.replace(stages=[Krum(keep=3)]).stages[0].thing == Krum(keep=3)
@@ -312,6 +313,10 @@ def test_stages_are_read_from_words_lists_and_tables() -> None:
         ({"stages": "fmo"}, "unknown stage 'fmo'; did you mean 'fomo'"),
         ({"stages": "fomo:nrom=l1"}, "unknown option 'nrom'"),
         ({"stages": 3}, "expected names of stages"),
+        ({"stages": {"fomo": 3}}, "expected stages.STAGE.option=value"),
+        ({"stages": {"use": 5}}, "expected names of stages"),
+        ({"stages": {"use": ["krum"], "of": 5}}, "expected stages.STAGE.option=value"),
+        ({"stages": [{"keep": 1}]}, "each needs a name"),
         ({"stages": {"krum": {"keep": 1}}}, "'krum' is not in use"),
         ({"mixer": "medain"}, "did you mean 'median'"),
         ({"attack": {"name": "noise", "fraction": 2}}, "less than or equal to 1"),

@@ -81,7 +81,7 @@ class SignFlip(Attack):
     """Sends its update backwards: w − `scale`·(ŵ − w)."""
 
     fakes_models = True
-    scale: Annotated[float, Field(gt=0)] = 3.0
+    scale: Annotated[float, Field(gt=0, le=1e6)] = 3.0
 
     def share(self, share: Share, start: torch.Tensor, initial: torch.Tensor, draw: np.random.Generator) -> Share:
         return _tampered(share, start - self.scale * (share.theta - start))
@@ -93,7 +93,7 @@ class Noise(Attack):
     """Sends its model with Gaussian noise of standard deviation `std` on every number."""
 
     fakes_models = True
-    std: Annotated[float, Field(gt=0)] = 0.1
+    std: Annotated[float, Field(gt=0, le=1e6)] = 0.1
 
     def share(self, share: Share, start: torch.Tensor, initial: torch.Tensor, draw: np.random.Generator) -> Share:
         noise = torch.from_numpy(draw.standard_normal(len(share.theta), dtype=np.float32)).to(start.device)
@@ -106,7 +106,7 @@ class Scaled(Attack):
     """Sends its update many times over, so that it outweighs all others: w + `scale`·(ŵ − w)."""
 
     fakes_models = True
-    scale: Annotated[float, Field(gt=0)] = 10.0
+    scale: Annotated[float, Field(gt=0, le=1e6)] = 10.0
 
     def share(self, share: Share, start: torch.Tensor, initial: torch.Tensor, draw: np.random.Generator) -> Share:
         return _tampered(share, start + self.scale * (share.theta - start))
@@ -118,7 +118,7 @@ class Constant(Attack):
     """Sends a model whose numbers are all `value`."""
 
     fakes_models = True
-    value: float = 0.1
+    value: Annotated[float, Field(ge=-1e6, le=1e6)] = 0.1
 
     def share(self, share: Share, start: torch.Tensor, initial: torch.Tensor, draw: np.random.Generator) -> Share:
         return _tampered(share, torch.full_like(share.theta, self.value))

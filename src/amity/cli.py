@@ -19,7 +19,7 @@ from amity.cli_data import app as data_app
 from amity.cli_peer import app as peer_app
 from amity.cli_peer import relay, swarm
 from amity.cli_reproduce import reproduce
-from amity.compare import DEFAULT_STRATEGIES, Comparison, cells_for, collect
+from amity.compare import DEFAULT_STRATEGIES, Comparison, cells_for, collect, strategy_name
 from amity.config import Config, count, load, only, out_path, scalar, seeds_of, split_list, split_words
 from amity.errors import AmityError, ConfigError, brief
 from amity.estimate import estimate
@@ -167,7 +167,7 @@ def sweep(words: Words = None) -> None:
     grid = {k: [scalar(part) for part in split_list(v)] for k, v in several.items()}
     names = split_list(mine.get("strategies", "afind+"))
     for key, value in values.items():
-        if key.partition(".")[0] in {name.split(":")[0] for name in names}:
+        if key.partition(".")[0] in {strategy_name(name) for name in names}:
             grid.setdefault(key, [value])
     base = load(file, {key: value for key, value in values.items() if key not in grid})
     tries = plan(names, grid, count(mine, "budget"), base.seed)

@@ -20,11 +20,14 @@ from amity.core import Reference, Strategy
 from amity.errors import ConfigError, Failure, RunDirError, brief
 from amity.files import write_atomically
 from amity.methods import methods
+from amity.privacy import needs_opacus
 from amity.run import Result, as_config, new_dir
+from amity.simulate.build import bad_peers
 from amity.store import RunDir, read_config, refuse_unusable
 from amity.strategies import strategies as registry
 from amity.strategies.local import Local
 from amity.summary import Line, summarise
+from amity.topology import peer_names
 
 DEFAULT_STRATEGIES = (
     "local",
@@ -104,11 +107,14 @@ def parse_spec(spec: str | Strategy) -> tuple[str, dict[str, Any]]:
     """`afind+:paper:tau=0.8/fomo@ditto:lam=1` to its label and the sections that it sets: the strategy with its options, the
     stages after it, the method; an instance of one's own class stands for itself."""
     if not isinstance(spec, str):
-        fields = [f for f in dataclasses.fields(spec) if f.init]  # type: ignore[arg-type]
+        thing: Any = spec
+        if not dataclasses.is_dataclass(thing) or isinstance(thing, type):
+            raise ConfigError(f"strategies: expected names or instances of a frozen dataclass, got {spec!r}")
+        fields = [f for f in dataclasses.fields(thing) if f.init]
         changed = [f"{f.name}={value}" for f in fields if (value := getattr(spec, f.name)) != f.default]
         return ":".join([type(spec).__name__, *changed]), {"strategy": spec}
     text, at, method = spec.partition("@")
-    name = text.partition(":")[0].partition("/")[0]
+    name = strategy_name(text)
     chosen, *after = text.split("/") if name in registry else [text]  # elsewhere a slash is part of a path
     options = read_spec(chosen, registry, "strategies")
     layer: dict[str, Any] = {"strategy": options}
@@ -118,6 +124,11 @@ def parse_spec(spec: str | Strategy) -> tuple[str, dict[str, Any]]:
         layer["method"] = read_spec(method, methods, "strategies")
     label = spec if options["name"] in registry else spec.replace(options["name"], options["name"].rpartition(":")[2], 1)
     return label, layer
+
+
+def strategy_name(spec: str) -> str:
+    """`gossip` of `gossip:k=3/krum@ditto`."""
+    return re.split("[:/@]", spec)[0]
 
 
 def slug(label: str) -> str:
@@ -163,6 +174,8 @@ def _prepare(cells: Sequence[Cell], path: Path) -> dict[str, list[str]]:
     if path.exists() and any(path.iterdir()) and not record.exists():
         raise RunDirError(f"{path}: is not empty and holds no comparison; choose another out=")
     for cell in cells:
+        needs_opacus(cell.config.privacy.thing)
+        bad_peers(cell.config, peer_names(cell.config.peers))
         RunDir.check(cell.path, cell.config)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -203,6 +216,8 @@ def compare(
     `strategies` are names (`"gossip"`, `"afind+:paper:tau=0.8"`, `"my_file.py:Mine"`) or instances of one's own class.
     `amity.compare(["local", "gossip", Mine(k=3)], seeds=[0, 1], peers=10)`
     """
+    if isinstance(strategies, str):
+        raise ConfigError(f"strategies: expected a list, got {strategies!r}; use [{strategies!r}]")
     base = as_config(config, overrides)
     path = Path(out) if out else new_dir("compare")
     cells = cells_for(base, strategies, seeds, path)

@@ -383,16 +383,21 @@ def _stages_given(option: str, value: Any) -> dict[str, Any]:
             return {"of": {name: dict(value)}}
         raise ConfigError(f"stages.{option}: expected stages.STAGE.option=value, or stages=STAGE,STAGE")
     if isinstance(value, Mapping):
-        if value.keys() <= {"use", "of"}:
-            return dict(value)
-        return {"of": {name: dict(options) for name, options in value.items()}}
+        if not value.keys() <= {"use", "of"}:
+            value = {"of": value}
+        of = value.get("of", {})
+        if not isinstance(of, Mapping) or not all(isinstance(options, Mapping) for options in of.values()):
+            raise ConfigError("stages: expected stages.STAGE.option=value, or stages=STAGE,STAGE")
+        named = _stages_given("", value["use"]) if "use" in value else {}
+        return named | {"of": {name: dict(options) for name, options in of.items()}}
     if isinstance(value, str):
-        value = [part.strip() for part in value.split(",") if part.strip()]
+        value = split_list(value)
     if not isinstance(value, list | tuple):
         raise ConfigError(f"stages: expected names of stages, got {value!r}")
-    return {
-        "use": [read_spec(one, all_stages, "stages") if isinstance(one, str) else _named("stages", one) for one in value]
-    }
+    used = [read_spec(one, all_stages, "stages") if isinstance(one, str) else _named("stages", one) for one in value]
+    if not all(one.get("name") for one in used):
+        raise ConfigError('stages: each needs a name, as in [[stages]] name = "krum"')
+    return {"use": used}
 
 
 def _joined(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:

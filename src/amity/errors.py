@@ -88,5 +88,5 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    remedy = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+    remedy = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"
     return f"unknown {kind} {name!r}; {remedy}"

@@ -31,8 +31,9 @@ import numpy as np
 import torch
 
 from amity import figures
+from amity.compare import check_seeds
 from amity.config import Config, nested, read_toml, resolve
-from amity.errors import ConfigError
+from amity.errors import ConfigError, RunDirError
 from amity.files import write_atomically
 from amity.metrics import auc, overlaps
 from amity.privacy import ProxyNoise
@@ -43,6 +44,7 @@ from amity.rng import rng
 from amity.run import load_data
 from amity.simulate import Simulation
 from amity.simulate.build import one_thread
+from amity.store import refuse_foreign, refuse_unusable
 
 NAME = "labels"
 BASE: Mapping[str, Any] = {**FASHION, "peers": 60, "rounds": 10, "strategy": {"name": "gossip", "k": 5}}
@@ -156,20 +158,34 @@ def measure_labels(
     base = resolve([BASE, read_toml(file) if file else {}, nested(overrides)])
     if base.peers < 8 or base.engine.name != "local":
         raise ConfigError("labels: needs at least 8 peers (half of them read the others' cards), and engine=local")
+    check_seeds(seeds)
+    records = {seed: _record(path, base.replace(seed=seed)) for seed in seeds}
+    refuse_foreign(path, "labels.csv", *(f"seed-{seed}.json" for seed in seeds))
     rounds = sorted({0, min(4, base.rounds - 1), base.rounds - 1})
     found: list[Reading] = []
     for seed in seeds:
-        kept = path / f"seed-{seed}.json"
-        config = base.replace(seed=seed)
-        record: dict[str, Any] = {"config": config.digest, "readings": []}
-        if kept.is_file() and (old := json.loads(kept.read_bytes()))["config"] == config.digest:
-            record = old
-        else:
-            record["readings"] = [asdict(reading) for reading in readings(config, rounds, say)]
-            path.mkdir(parents=True, exist_ok=True)
-            write_atomically(kept, json.dumps(record, indent=1).encode())
-        found += [Reading(**reading) for reading in record["readings"]]
+        kept = records[seed]
+        if kept is None:
+            config = base.replace(seed=seed)
+            kept = list(readings(config, rounds, say))
+            record = {"config": config.digest, "readings": [asdict(reading) for reading in kept]}
+            write_atomically(path / f"seed-{seed}.json", json.dumps(record, indent=1).encode())
+        found += kept
     return save(found, base, seeds, path)
+
+
+def _record(path: Path, config: Config) -> list[Reading] | None:
+    """What was read before with this config and seed; None if that is not whole."""
+    refuse_unusable(path)
+    kept = path / f"seed-{config.seed}.json"
+    try:
+        record = json.loads(kept.read_bytes())
+        found = [Reading(**reading) for reading in record["readings"]]
+        if record["config"] != config.digest:
+            raise RunDirError(f"{path}: holds labels of another config; choose another out=")
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found
 
 
 Panels = list[tuple[str, str, list[str], dict[str, list[tuple[float, float]]]]]

@@ -16,6 +16,7 @@ Taken as public: how many examples a peer has, and whether it takes part.
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -32,10 +33,10 @@ from amity.errors import ConfigError
 from amity.registry import Registry
 
 Accountant = Literal["rdp", "prv"]
-Sigma = Annotated[float, Field(ge=0)]
-Clip = Annotated[float, Field(ge=0)]
-Delta = Annotated[float, Field(gt=0, lt=1)]
-Budget = Annotated[float, Field(ge=0)]
+Sigma = Annotated[float, Field(ge=0, le=1e6)]
+Clip = Annotated[float, Field(ge=0, le=1e6)]
+Delta = Annotated[float, Field(gt=0, le=0.1)]
+Budget = Annotated[float, Field(ge=0, le=1e6)]
 
 FROM_MODELS = ("delta", "weight", "head_drift")
 """Proxies that follow from trained models alone: with private training, they tell nothing more."""
@@ -87,6 +88,10 @@ class Mechanism:
     def _check(self) -> None:
         if self.sigma and not self.clip:
             raise ValueError("noise needs a bound to be measured by: set clip > 0, or sigma=0")
+        if 0 < self.sigma < 0.01:
+            raise ValueError(f"sigma should be 0 or at least 0.01, got {self.sigma}")
+        if self.budget and not self.sigma:
+            raise ValueError("a budget needs noise that it could be spent on: set sigma > 0, or budget=0")
 
 
 privacies: Registry[Mechanism] = Registry("privacy", "card", "upload", "rate")
@@ -150,9 +155,9 @@ class PrivateGradients(Accounted):
 
     σ `sigma`, C `clip` (0: none), L `train.batch`, n the peer's examples. ε at δ `delta` by Opacus' accountants (`rdp`, or
     `prv`: tighter, and seconds a figure), composed over all steps of all epochs, phases and rounds, and in AFIND+'s visits
-    over every guest that was trained. With a `budget` > 0 a peer stops training before the step that would exceed it, and
-    goes on with what others have learnt. What never leaves (a fine-tuned copy, Ditto's personal model) is trained as ever.
-    `train.clip` has no part in it. On real peers batches and noise come from the operating system's randomness.
+    over every guest that was trained. With a `budget` > 0 a peer stops training before the step that (by RDP) would exceed
+    it, and goes on with what others have learnt. What never leaves (a fine-tuned copy, Ditto's personal model) is trained as
+    ever. `train.clip` has no part in it. On real peers batches and noise come from the operating system's randomness.
     """
 
     trains = True
@@ -225,7 +230,9 @@ MOST = 10_000_000
 
 @lru_cache(maxsize=4096)
 def _limit(account: Account, budget: float) -> int:
-    """The largest number of steps within the budget: ε grows with every step."""
+    """The largest number of steps within the budget: ε grows with every step. By RDP, whose figures are never too small, and
+    cost microseconds."""
+    account = Account(Accounted(account.mechanism.sigma, account.mechanism.clip, account.mechanism.delta), account.rate)
     low, high = 0, 1
     while high < MOST and account.epsilon(high) <= budget:
         low, high = high, 2 * high
@@ -247,7 +254,7 @@ def _epsilon(kind: Accountant, sigma: float, rate: float, delta: float, steps: i
             accountant = opacus.PRVAccountant()
             accountant.history = [(sigma, rate, steps)]
             epsilon = accountant.get_epsilon(delta=delta)
-    return float(epsilon)
+    return max(0.0, float(epsilon))
 
 
 @lru_cache(maxsize=1024)
@@ -262,16 +269,25 @@ def _opacus() -> Any:
     try:
         from opacus import accountants
     except ImportError:
-        raise ConfigError("privacy: ε is computed by Opacus, which is not installed; pip install 'amity[privacy]'") from None
+        raise ConfigError(NO_OPACUS) from None
     return accountants
+
+
+NO_OPACUS = "privacy: ε is computed by Opacus, which is not installed; pip install 'amity[privacy]'"
 
 
 def needs_opacus(mechanism: Mechanism) -> None:
     """Say at the start, not after the first round, that something is missing."""
-    if mechanism.rate(1, 1) is not None and mechanism.sigma:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            _opacus()
+    if mechanism.rate(1, 1) is not None and mechanism.sigma and not _installed("opacus"):
+        raise ConfigError(NO_OPACUS)
+
+
+def _installed(package: str) -> bool:
+    """Without importing it: that takes seconds."""
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ValueError:
+        return False
 
 
 # -- what may be said --------------------------------------------------------------------------------------------------
@@ -294,7 +310,7 @@ def statement(mechanism: Mechanism, epsilon: float, excluded: Iterable[str]) -> 
     if math.isnan(epsilon):
         return f"unknown: nothing is recorded of what was spent for {mechanism.about}"
     if not math.isfinite(epsilon):
-        return f"no privacy (ε is infinite with sigma=0) for {mechanism.about}"
+        return f"no privacy: ε is infinite for {mechanism.about}, as there is too little noise"
     if excluded:
         return f"{value}, training only, excludes {', '.join(excluded)}"
     return f"{value}, guaranteed"

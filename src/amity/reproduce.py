@@ -24,7 +24,7 @@ from amity import figures
 from amity.cells import Cell, OnEvent
 from amity.compare import Comparison, check_seeds, collect, slug
 from amity.config import Config, nested, read_toml, resolve
-from amity.errors import ConfigError
+from amity.errors import ConfigError, RunDirError, unknown
 from amity.files import write_atomically
 from amity.report import describe, page, section
 from amity.run import Result
@@ -139,6 +139,7 @@ def base_of(grid: Grid, file: str | Path | None = None, overrides: Mapping[str, 
 def cells_of_grid(grid: Grid, base: Config, seeds: Sequence[int], path: Path) -> list[Cell]:
     """One cell a row, column and seed; the first seed of everything comes first."""
     check_seeds(seeds)
+    _refuse_other(path, {_label(row, column) for row in grid.rows for column in grid.columns})
     cells = []
     for seed in seeds:
         for row, row_layer in grid.rows.items():
@@ -148,6 +149,16 @@ def cells_of_grid(grid: Grid, base: Config, seeds: Sequence[int], path: Path) ->
                 label = _label(row, column)
                 cells.append(Cell(label, seed, resolve([rest, layer]), path / slug(label) / f"seed-{seed}"))
     return cells
+
+
+def _refuse_other(path: Path, labels: set[str]) -> None:
+    """A folder with another table, or with a comparison, is not added to."""
+    try:
+        found = set(json.loads((path / "comparison.json").read_bytes()))
+    except (OSError, ValueError):
+        return
+    if found - labels:
+        raise RunDirError(f"{path}: holds another comparison ({min(found - labels)}); choose another out=")
 
 
 def _label(row: str, column: str) -> str:
@@ -163,6 +174,8 @@ def reproduce(
     **overrides: Any,
 ) -> Table:
     """Run a grid and write its table, figure and page: `amity.reproduce.reproduce("pfl", rounds=10)`."""
+    if name not in GRIDS:
+        raise ConfigError(unknown("experiment", name, GRIDS))
     grid = GRIDS[name]
     path = Path(out) if out else Path("runs") / name
     cells = cells_of_grid(grid, base_of(grid, overrides=overrides), seeds, path)

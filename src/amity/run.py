@@ -87,7 +87,8 @@ class Result:
         """The largest ε of all peers and what it covers, in one line; empty where nothing is private."""
         mechanism = self.config.privacy.thing
         last, excluded = self.rounds[-1], {name for r in self.rounds for name in r.get("excluded", ())}
-        return statement(mechanism, last.get("epsilon", math.inf if mechanism.sigma == 0 else math.nan), excluded)
+        epsilon = last.get("epsilon", None if mechanism.sigma == 0 else math.nan)  # infinity is written as null
+        return statement(mechanism, math.inf if epsilon is None else epsilon, excluded)
 
 
 @lru_cache(maxsize=4)

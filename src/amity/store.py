@@ -278,6 +278,17 @@ def _read_commit(path: Path, record_path: Path) -> Commit | None:
         return None
 
 
+def refuse_foreign(path: Path, *known: str) -> None:
+    """Make a directory, unless there is one with other things in it than these."""
+    refuse_unusable(path)
+    try:
+        if path.exists() and any(path.iterdir()) and not any((path / name).exists() for name in known):
+            raise RunDirError(f"{path}: is not empty and holds something else; choose another out=")
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunDirError(f"{path}: cannot be used ({error.strerror}); choose another out=") from None
+
+
 def refuse_unusable(path: Path) -> None:
     """A directory must be there or be possible, as far as names and types tell."""
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -72,7 +73,8 @@ def summarise(label: str, results: Sequence[Result], alone: Sequence[Result]) ->
     difference = np.array(sorted(gains(results, alone)))
     tenth = max(1, round(len(difference) / 10))
     final, best = [r.accuracy for r in results], [r.best for r in results]
-    epsilons = [r.rounds[-1]["epsilon"] for r in results if "epsilon" in r.rounds[-1]]
+    last = [r.rounds[-1]["epsilon"] for r in results if "epsilon" in r.rounds[-1]]
+    epsilons = [math.inf if epsilon is None else epsilon for epsilon in last]  # infinity is written as null
     excluded = {name for result in results for r in result.rounds for name in r.get("excluded", ())}
     passes = [sum(m["forward"] + m["backward"] for m in r.metrics) / r.config.peers / 1e3 for r in results]
     return Line(

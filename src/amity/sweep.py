@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from amity.cells import Cell, OnEvent
-from amity.compare import Comparison, check_seeds, collect, parse_spec, slug, with_layer
+from amity.compare import Comparison, check_seeds, collect, parse_spec, slug, strategy_name, with_layer
 from amity.config import Config
 from amity.errors import ConfigError
 from amity.rng import rng
@@ -64,7 +64,7 @@ def _spaces(strategies: Sequence[str], grid: Grid) -> dict[str, list[tuple[tuple
     """All points of every strategy: the common keys times its own."""
     spaces = {}
     for spec in strategies:
-        own = spec.split(":")[0]
+        own = strategy_name(spec)
         keys = {k: v for k, v in grid.items() if k.partition(".")[0] not in registry}
         keys |= {"strategy." + k.partition(".")[2]: v for k, v in grid.items() if k.partition(".")[0] == own}
         spaces[spec] = [tuple(zip(keys, values, strict=True)) for values in itertools.product(*keys.values())]
@@ -86,7 +86,7 @@ def plan(strategies: Sequence[str], grid: Grid, budget: int, seed: int) -> list[
     if len(set(strategies)) != len(strategies):
         raise ConfigError("strategies: one is named twice")
     spaces = _spaces(strategies, grid)
-    named = {spec.split(":")[0] for spec in strategies}
+    named = {strategy_name(spec) for spec in strategies}
     for key in grid:
         section = key.partition(".")[0]
         if section in registry and section not in named:

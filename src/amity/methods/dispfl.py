@@ -58,7 +58,7 @@ class Dispfl:
     anneal: Annotated[float, Field(ge=0, le=1)] = 0.5
     regrow: Literal["gradient", "random"] = "gradient"
     alike: bool = False
-    tune_epochs: Annotated[int, Field(ge=0)] = 1
+    tune_epochs: Annotated[int, Field(ge=0, le=1_000_000)] = 1
 
     def init(self, theta: torch.Tensor, ctx: Context) -> State:
         slots = ctx.learner.layout.slots

@@ -23,12 +23,13 @@ class Ditto:
         model:  v_i
 
     w_i is the model received at the start of the round (as in the official code). λ is `lam`: 0 is training alone, a large λ
-    holds v_i at w_i. The proximal term joins the gradient before momentum. K_v is `epochs`, and K_w is `train.epochs`; with
-    `epochs` = 0 the two share `train.epochs`, three fifths for v_i (2 + 3 of 5, as DisPFL does), at least one each.
+    holds v_i at w_i, as long as η·λ stays well below 1 (steps overshoot beyond, and diverge past 2). The proximal term joins
+    the gradient before momentum. K_v is `epochs`, and K_w is `train.epochs`; with `epochs` = 0 the two share `train.epochs`,
+    three fifths for v_i (2 + 3 of 5, as DisPFL does), at least one each.
     """
 
-    lam: Annotated[float, Field(ge=0)] = 0.5
-    epochs: Annotated[int, Field(ge=0)] = 0
+    lam: Annotated[float, Field(ge=0, le=1e6)] = 0.5
+    epochs: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
     def init(self, theta: torch.Tensor, ctx: Context) -> State:
         return {"personal": theta}

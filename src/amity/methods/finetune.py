@@ -24,7 +24,7 @@ class Finetune:
     `tune_epochs` = 0 evaluates the mixed model as it is (plain FedAvg or gossip).
     """
 
-    tune_epochs: Annotated[int, Field(ge=0)] = 1
+    tune_epochs: Annotated[int, Field(ge=0, le=1_000_000)] = 1
 
     def init(self, theta: torch.Tensor, ctx: Context) -> State:
         return {}

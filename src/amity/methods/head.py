@@ -27,7 +27,7 @@ class Head:
     where the head's result is stored; it must be K_β.
     """
 
-    tune_epochs: Annotated[int, Field(ge=0)] = 1
+    tune_epochs: Annotated[int, Field(ge=0, le=1_000_000)] = 1
     phases: Literal["alternate", "joint"] = "alternate"
 
     def init(self, theta: torch.Tensor, ctx: Context) -> State:

@@ -34,6 +34,7 @@ from amity.net.options import Net
 from amity.net.roster import Member, Roster
 from amity.net.serve import serve
 from amity.net.setup import for_network, read_setup
+from amity.privacy import needs_opacus
 from amity.run import load_data
 from amity.simulate.build import settled
 from amity.simulate.crew import die_with
@@ -59,6 +60,7 @@ class Swarm:
     def __post_init__(self) -> None:
         if sys.platform == "win32":
             raise ConfigError("amity swarm forks its peers, which this system cannot; start each with `amity peer run`")
+        needs_opacus(self.config.privacy.thing)
         self.names = peer_names(self.config.peers)
         self.processes: dict[PeerId, Any] = {}
         self.dataset: Dataset = load_data(self.config)

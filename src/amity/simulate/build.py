@@ -105,8 +105,12 @@ def units_of(config: Config, data: Mapping[PeerId, PeerData]) -> list[tuple[Peer
 
 def bad_peers(config: Config, names: tuple[PeerId, ...]) -> frozenset[PeerId]:
     """Who attacks, among all peers of a run."""
-    honest = isinstance(config.attack.thing, NoAttack)
-    return frozenset() if honest else attackers(names, config.attack.extra.fraction, config.seed)
+    if isinstance(config.attack.thing, NoAttack):
+        return frozenset()
+    bad = attackers(names, config.attack.extra.fraction, config.seed)
+    if len(bad) == len(names):
+        raise ConfigError(f"attack.fraction: {config.attack.extra.fraction:g} leaves no honest peer; use less")
+    return bad
 
 
 def make_shard(

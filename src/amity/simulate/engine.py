@@ -181,7 +181,7 @@ class Simulation:
             network |= self._theory(t, rows, near)
         network |= self._of_attackers(rows) | self._of_privacy(records)
         if measured:
-            judged = [name for name in self.names if name not in self.attackers] or self.names
+            judged = [name for name in self.names if name not in self.attackers]
             network["accuracy"] = sum(records[name]["accuracy"] for name in judged) / len(judged)
         clock.lap("evaluate")
         return Report(t, records, rows, network, clock.laps)
