@@ -89,6 +89,7 @@ ATTACK = Grid(
     {
         "gossip": GOSSIP,
         "afind+": AFIND,
+        "afind+:paper": {"strategy": {"name": "afind+", "preset": "paper"}},
         "gossip/normclip": {**GOSSIP, "stages": ["normclip"]},
         "gossip/simgate": {**GOSSIP, "stages": ["simgate"]},
         "gossip/lossgate": {**GOSSIP, "stages": ["lossgate"]},
