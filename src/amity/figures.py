@@ -252,10 +252,12 @@ def leakage_panels(
             mean, std = np.array(points).T
             axes.errorbar(x, mean, std, marker="o", markersize=4, capsize=3, label=name, **style(at))
         axes.set_xticks(x, ticks)
-        axes.set(title=title, xlabel=label, ylim=(-0.15, 1.05))
+        axes.set(title=title, xlabel=label, ylim=(-0.05, 1.05))
         axes.title.set_fontsize(9)
         axes.axhline(0, color="grey", linewidth=0.8)
-        axes.legend(fontsize=7, frameon=False)
+        axes.legend(
+            fontsize=7, frameon=False, ncol=3 if len(lines) > 4 else 2, loc="upper center", bbox_to_anchor=(0.5, -0.2)
+        )
     figure.axes[0].set_ylabel("leakage (0: nothing, 1: everything)")
     figure.tight_layout()
     return figure

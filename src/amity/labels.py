@@ -204,9 +204,10 @@ def summarise(found: Sequence[Reading]) -> tuple[list[list[str]], Panels]:
     for kind in kinds:
         proxy, sketch, sigma, round = kind
         cells = [f"{mean:.2f} ± {std:.2f}" for mean, std in (stat(key, *kind) for key in ("overlap", "leakage", "auc"))]
-        rows.append([proxy, str(sketch or "whole"), f"{sigma:g}", str(round), *cells, f"{stat('baseline', *kind)[0]:.2f}"])
+        rows.append([proxy, str(sketch or "all"), f"{sigma:g}", str(round), *cells, f"{stat('baseline', *kind)[0]:.2f}"])
     rounds = sorted({r.round for r in found})
-    last = rounds[-1]
+    ends = sorted({rounds[0], rounds[-1]})
+    sizes = (*SKETCHES[1:], 0)
     panels: Panels = [
         (
             f"by proxy ({USUAL} numbers)",
@@ -215,16 +216,16 @@ def summarise(found: Sequence[Reading]) -> tuple[list[list[str]], Panels]:
             {p: [stat("leakage", p, USUAL, 0.0, t) for t in rounds] for p in PROXIES},
         ),
         (
-            f"grad by size of the card (round {last})",
+            "grad, by size of the card",
             "numbers on the card",
-            [str(d or "whole") for d in (*SKETCHES[1:], 0)],
-            {key: [stat(key, "grad", d, 0.0, last) for d in (*SKETCHES[1:], 0)] for key in ("leakage", "auc")},
+            [str(d or "all") for d in sizes],
+            {f"{k}, round {t}": [stat(k, "grad", d, 0.0, t) for d in sizes] for t in ends for k in ("leakage", "auc")},
         ),
         (
-            f"grad by noise, {USUAL} numbers (round {last})",
+            f"grad, by noise ({USUAL} numbers)",
             "σ of privacy=proxy",
             [f"{sigma:g}" for sigma in SIGMAS],
-            {key: [stat(key, "grad", USUAL, sigma, last) for sigma in SIGMAS] for key in ("leakage", "auc")},
+            {f"{k}, round {t}": [stat(k, "grad", USUAL, s, t) for s in SIGMAS] for t in ends for k in ("leakage", "auc")},
         ),
     ]
     return rows, panels
