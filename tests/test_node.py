@@ -25,7 +25,7 @@ from amity.net.setup import read_setup
 from amity.net.swarm import Swarm
 from amity.net.wire import encode_sketch
 from amity.run import run
-from amity.store import read_lines
+from amity.store import commits, read_lines
 from tests.conftest import tiny
 from tests.hub import Hub, Touch
 from tests.test_parity import CALM, models, rows
@@ -306,3 +306,30 @@ def test_one_liar_alone_does_not_end_a_newcomers_run(tmp_path: Path) -> None:
         victim._gather()
         victim._catch_up()
         assert victim.next_round == 0
+
+
+@pytest.mark.parametrize("method", ["head", "ditto"])
+def test_no_message_has_a_byte_of_what_must_stay(tmp_path: Path, method: str) -> None:
+    """Every message of a run with visits is kept, and searched for the personal numbers of every peer and round."""
+    kept: list[bytes] = []
+
+    def listen(source: str, target: str, kind: str, data: bytes) -> bytes:
+        kept.append(bytes(data))
+        return data
+
+    layers: dict[str, Any] = {"strategy": {"name": "afind+", "preset": "literal", "include_self": True}, "method": method}
+    swarm = play(tmp_path / "net", listen, CALM, **layers)
+    heard = b"".join(kept)
+    found = 0
+    for name in swarm.names:
+        states = [commit.tensors.of(name) for commit in commits(swarm.folder(name) / "state") if commit.tensors]
+        assert len(states) == 2  # after the second round and after the last
+        layout = Node(read_setup(swarm.folder(name))).shard.world.learner.layout
+        for state in states:
+            personal = state["start"][layout.head] if method == "head" else state["state.personal"]
+            for at in range(0, len(personal) - 1, 7):
+                pair = personal[at : at + 2].numpy().tobytes()
+                assert pair not in heard or not personal[at : at + 2].any()
+        shared = states[1]["start"][layout.body]  # the model that went on visits in the last round
+        found += sum(shared[at : at + 2].numpy().tobytes() in heard for at in range(0, len(shared) - 1, 7))
+    assert found > 100  # the search does find what was sent

@@ -35,6 +35,7 @@ from amity.privacy import (
     statement,
     uncovered,
 )
+from amity.report import write_report
 from amity.store import dump
 from tests.conftest import EVERY_METHOD, simulate, tiny
 from tests.test_every_strategy import check
@@ -393,6 +394,9 @@ def test_epsilon_is_a_guarantee_only_where_no_fact_looks_at_raw_data(spec: Any, 
     else:
         assert "guaranteed" in result.privacy
     assert result.privacy.startswith("ε = ")
+    page = write_report(result.path).read_text()
+    assert result.privacy in page
+    assert f"<td>peer-03</td><td>{result.final('private_steps')['peer-03']}</td>" in page
 
 
 def test_what_may_be_said_of_epsilon() -> None:

@@ -182,12 +182,33 @@ def run_html(result: Result, peers: Sequence[str] = ()) -> str:
         f"Amity: {label}",
         f"<h1>{html.escape(label)}</h1><p>{html.escape(describe([result.config], [result.config.seed]))}</p>",
         table([summarise(label, [result], [])], references(runs)),
-        f"<p>Privacy: {html.escape(result.privacy)}.</p>" if result.privacy else "",
+        _privacy(result),
         *_pictures(runs),
         *peers,
         section("The network in the last round", "See the documentation of amity.metrics.", f"<table>{network}</table>"),
         f"<details><summary>Config</summary><pre>{html.escape(result.config.to_toml())}</pre></details>",
     )
+
+
+def _privacy(result: Result) -> str:
+    """ε, what it covers, and what each peer has spent."""
+    if not result.privacy:
+        return ""
+    steps, epsilon = result.final("private_steps"), result.final("epsilon")
+    rows = "".join(
+        f"<tr><td>{html.escape(peer)}</td><td>{count}</td><td>{_epsilon(epsilon.get(peer))}</td></tr>"
+        for peer, count in steps.items()
+    )
+    return section(
+        "Privacy",
+        f"{result.privacy} (the largest of all peers).",
+        "<details><summary>By peer</summary><table><tr><th>peer</th><th>private steps or uploads</th><th>ε</th></tr>"
+        f"{rows}</table></details>",
+    )
+
+
+def _epsilon(value: float | None) -> str:
+    return "infinite" if value is None else f"{value:.3g}"
 
 
 def data_html(config: Config) -> str:
