@@ -27,8 +27,8 @@ Words = Annotated[list[str] | None, typer.Argument(metavar="[FILE.toml] [KEY=VAL
 def reproduce(name: Name, words: Words = None) -> None:
     """An experiment as a table and a picture. Own keys: seeds=0,1,2 out=DIR jobs=N; all others are config keys.
 
-    pfl: personalised methods, each with Gossip and with AFIND+. attack: attackers and defences. labels: what a card tells of
-    its peer's labels. Finished cells are kept: the same command goes on where it was.
+    pfl: personalised methods, each with Gossip and with AFIND+. attack: attackers and defences. privacy: noise on
+    cards. labels: what a card tells of its peer's labels. Finished cells are kept: the same command goes on where it was.
     """
     file, values, mine = split_words(words or [], "seeds", "out", "jobs")
     if name not in (*GRIDS, LABELS):
