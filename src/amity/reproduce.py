@@ -1,8 +1,8 @@
 """Experiments that are a table: what stands in the rows, what in the columns, and how the cells are compared.
 
-`amity reproduce pfl` is the paper's compatibility figure (personalised methods, each with Gossip and with AFIND+), `attack` the
-table of attacks and defences, `privacy` that of noise on cards. Cells are runs like any other: paired by seed, kept when
-finished, taken up again after a kill.
+`amity reproduce pfl` is the paper's compatibility figure (personalised methods, each with Gossip and with AFIND+), `attack`
+the table of attacks and defences, `privacy` that of noise on cards. Cells are runs like any other: paired by seed, kept
+when finished, taken up again after a kill.
 """
 
 from __future__ import annotations
