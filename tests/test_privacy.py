@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -218,7 +219,7 @@ def test_part_of_a_model_trained_privately_leaves_the_rest_alone() -> None:
 
 
 def test_dp_sgd_costs_at_most_three_plain_steps() -> None:
-    """On `fashion` (fedavg_cnn, 28 x 28, batches of 64), fp32; the best of several pairs, as machines are noisy."""
+    """On `fashion` (fedavg_cnn, 28 x 28, batches of 64), fp32; the median of several pairs, as machines are noisy."""
     torch.manual_seed(0)
     module = models["fedavg_cnn"].build({}).build((1, 28, 28), 10)
     mine = Learner(module, layout_of(module), Recipe(0.05, 0.05, 0.0, 0.0, 64, 0.0))
@@ -233,8 +234,8 @@ def test_dp_sgd_costs_at_most_three_plain_steps() -> None:
         return time.perf_counter() - began
 
     seconds(None), seconds(Noise(1.0, 1.0))
-    ratios = [seconds(Noise(1.0, 1.0)) / seconds(None) for _ in range(5)]
-    assert min(ratios) <= 3
+    ratios = [seconds(Noise(1.0, 1.0)) / seconds(None) for _ in range(7)]
+    assert statistics.median(ratios) <= 3
 
 
 # -- proxy and upload --------------------------------------------------------------------------------------------------

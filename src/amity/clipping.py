@@ -109,6 +109,8 @@ def _layers(module: nn.Module, trained: Mapping[str, Any]) -> dict[str, nn.Modul
         if type(layer) is nn.Conv2d:
             if layer.groups != 1 or layer.padding_mode != "zeros" or isinstance(layer.padding, str):
                 return None
+            if tuple(layer.dilation) != (1, 1):
+                return None
         elif type(layer) not in (nn.Linear, nn.GroupNorm):
             return None
     return layers
@@ -133,47 +135,63 @@ def _watched(layers: Mapping[str, nn.Module]) -> Iterator[dict[str, list[tuple[t
 
 
 class _Part:
-    """One layer's share of every example's gradient. B examples, O outputs, K numbers read, L positions."""
+    """One layer's share of every example's gradient. B examples, L positions, O outputs, K numbers read at a position."""
 
     def __init__(self, layer: nn.Module, read: torch.Tensor, delta: torch.Tensor) -> None:
         self._layer, read, delta = layer, read.float(), delta.float()
         self._whole: torch.Tensor | None = None
         self._bias: torch.Tensor | None = None
         if isinstance(layer, nn.GroupNorm):
-            bare = F.group_norm(read, layer.num_groups, eps=layer.eps)
             count, channels = delta.shape[:2]
+            bare = F.group_norm(read, layer.num_groups, eps=layer.eps)
             self._whole = (delta * bare).reshape(count, channels, -1).sum(2)
             self._bias = delta.reshape(count, channels, -1).sum(2)
             return
         if isinstance(layer, nn.Conv2d):
-            padding: Any = layer.padding
-            self._u = F.unfold(read, layer.kernel_size, layer.dilation, padding, layer.stride)
-            self._d = delta.flatten(2)
+            self._u_BLK, delta = _patches(read, layer), delta.permute(0, 2, 3, 1)
         else:
-            self._u, self._d = (t.reshape(len(t), -1, t.shape[-1]).transpose(1, 2) for t in (read, delta))
+            self._u_BLK = read.reshape(len(read), -1, read.shape[-1])
+        self._d_BLO = delta.reshape(len(delta), -1, delta.shape[-1])
         if layer.bias is not None:
-            self._bias = self._d.sum(2)
-        places, wide = self._u.shape[2], self._u.shape[1] * self._d.shape[1]
-        if places > 1 and places * (self._u.shape[1] + self._d.shape[1]) >= wide:
-            self._whole = torch.bmm(self._d, self._u.transpose(1, 2))
+            self._bias = self._d_BLO.sum(1)
+        _, places, numbers = self._u_BLK.shape
+        outputs = self._d_BLO.shape[2]
+        if places > 1 and places * (numbers + outputs) >= numbers * outputs:
+            self._whole = torch.bmm(self._d_BLO.transpose(1, 2), self._u_BLK)
 
     def squares(self) -> torch.Tensor:
-        bias = 0.0 if self._bias is None else self._bias.square().sum(1)
+        bias = 0.0 if self._bias is None else _squares(self._bias)
         if self._whole is not None:
-            return self._whole.flatten(1).square().sum(1) + bias
-        if self._u.shape[2] == 1:
-            return self._u.square().sum((1, 2)) * self._d.square().sum((1, 2)) + bias
-        inner = torch.bmm(self._u.transpose(1, 2), self._u) * torch.bmm(self._d.transpose(1, 2), self._d)
-        return inner.sum((1, 2)).clamp_min(0) + bias
+            return _squares(self._whole) + bias
+        if self._u_BLK.shape[1] == 1:
+            return _squares(self._u_BLK) * _squares(self._d_BLO) + bias
+        inner = [torch.bmm(t, t.transpose(1, 2)) for t in (self._u_BLK, self._d_BLO)]
+        return (inner[0] * inner[1]).sum((1, 2)).clamp_min(0) + bias
 
     def weighted(self, c: torch.Tensor) -> Named:
         """Σ_b c_b of this layer's gradients."""
-        shape: Any = self._layer.weight.shape
         if self._whole is not None:
             weight = c @ self._whole.flatten(1)
-        elif self._u.shape[2] == 1:
-            weight = (self._d[:, :, 0] * c[:, None]).T @ self._u[:, :, 0]
         else:
-            weight = torch.einsum("bol,bkl->ok", self._d * c[:, None, None], self._u)
-        out = {"weight": weight.reshape(shape)}
-        return out if self._bias is None else out | {"bias": c @ self._bias}
+            weight = (self._d_BLO * c[:, None, None]).flatten(0, 1).T @ self._u_BLK.flatten(0, 1)
+        shape: Any = self._layer.weight.shape
+        if isinstance(self._layer, nn.Conv2d):
+            out, channels, height, width = shape
+            weight = weight.view(out, height, width, channels).permute(0, 3, 1, 2)
+        weight = weight.reshape(shape)
+        return {"weight": weight} if self._bias is None else {"weight": weight, "bias": c @ self._bias}
+
+
+def _squares(rows: torch.Tensor) -> torch.Tensor:
+    """The squared norm of every example's numbers."""
+    return torch.linalg.vector_norm(rows.flatten(1), dim=1).square()
+
+
+def _patches(read: torch.Tensor, layer: nn.Conv2d) -> torch.Tensor:
+    """What a convolution reads at each position, as (height, width, channels): with channels last, runs of memory."""
+    down, right = (int(side) for side in layer.padding)
+    x = F.pad(read, (right, right, down, down)) if down or right else read
+    high, wide = layer.kernel_size
+    windows = x.permute(0, 2, 3, 1).unfold(1, high, layer.stride[0]).unfold(2, wide, layer.stride[1])
+    patches: torch.Tensor = windows.permute(0, 1, 2, 4, 5, 3)
+    return patches.reshape(len(x), patches.shape[1] * patches.shape[2], -1)

@@ -199,7 +199,7 @@ def gain_by_peer(gains: Mapping[str, Sequence[float]]) -> Figure:
 
 def grouped_bars(rows: Sequence[str], columns: Sequence[str], value: Array, spread: Array) -> Figure:
     """A group of bars a row, a bar a column; whiskers are one standard deviation over seeds. The axis is cut off."""
-    figure, axes = _axes(1.1 * len(rows) + 1.6, 3.4)
+    figure, axes = _axes(max(1.1 * len(rows), 0.42 * len(rows) * len(columns)) + 1.6, 3.4)
     width = 0.8 / len(columns)
     for at, column in enumerate(columns):
         x = np.arange(len(rows)) + (at - (len(columns) - 1) / 2) * width
