@@ -184,14 +184,14 @@ class _Part:
 
 def _squares(rows: torch.Tensor) -> torch.Tensor:
     """The squared norm of every example's numbers."""
-    return torch.linalg.vector_norm(rows.flatten(1), dim=1).square()
+    norms: torch.Tensor = torch.linalg.vector_norm(rows.flatten(1), dim=1)
+    return norms.square()
 
 
 def _patches(read: torch.Tensor, layer: nn.Conv2d) -> torch.Tensor:
     """What a convolution reads at each position, as (height, width, channels): with channels last, runs of memory."""
     down, right = (int(side) for side in layer.padding)
     x = F.pad(read, (right, right, down, down)) if down or right else read
-    high, wide = layer.kernel_size
-    windows = x.permute(0, 2, 3, 1).unfold(1, high, layer.stride[0]).unfold(2, wide, layer.stride[1])
-    patches: torch.Tensor = windows.permute(0, 1, 2, 4, 5, 3)
-    return patches.reshape(len(x), patches.shape[1] * patches.shape[2], -1)
+    (high, wide), (below, beside) = layer.kernel_size, layer.stride
+    windows: torch.Tensor = x.permute(0, 2, 3, 1).unfold(1, high, below).unfold(2, wide, beside)
+    return windows.permute(0, 1, 2, 4, 5, 3).flatten(3).flatten(1, 2)
