@@ -354,12 +354,21 @@ def test_a_spent_budget_stops_training_but_not_learning_from_others() -> None:
     )
     reports = [simulation.round() for _ in range(4)]
     assert [r.peers["peer-00"]["private_steps"] for r in reports] == [2, 3, 3, 3]
+    assert [r.network["stopped"] for r in reports] == [0, 6, 6, 6]
     assert all(r.network["epsilon"] <= budget for r in reports)
     peer = simulation.peers["peer-00"]
     assert not torch.equal(peer.start, peer.trained)  # mixed with others
     before = peer.start.clone()
     simulation.round()
     assert torch.equal(peer.trained, before)
+
+
+def test_a_budget_says_whom_it_stopped_and_one_without_room_for_a_step_is_refused() -> None:
+    budget = Account(PrivateGradients(sigma=1.0), 0.8).epsilon(3) + 1e-6
+    result = amity.run(tiny(strategy="gossip", privacy={"name": "gradients", "budget": budget}, rounds=3), "run")
+    assert "the budget stopped 6 of 6 peers, the first after round 2" in result.privacy
+    with pytest.raises(ConfigError, match="a single step costs a peer with 10 examples ε = "):
+        simulate(tiny(privacy={"name": "gradients", "budget": 0.1}))
 
 
 def test_an_upload_is_counted_once_a_round_and_stops_with_the_budget() -> None:

@@ -95,6 +95,19 @@ def test_the_table_of_attacks_by_one_call() -> None:
     assert (Path("a") / "figure.svg").read_text().startswith("<svg")
 
 
+def test_a_defence_of_ones_own_takes_its_row_among_the_attacks(call: Call, repository: Path) -> None:
+    source = (repository / "src/amity/stages/lossgate.py").read_text()
+    Path("mine.py").write_text(source.replace('@stages.register("lossgate")\n', ""))
+    rows = "rows=gossip,gossip/mine.py:LossGate:factor=2"
+    code, out, err = call(f"reproduce attack {rows} seeds=0 out=a attack.fraction=0.4 {WORDS}")
+    assert (code, err) == (0, "")
+    assert "gossip/mine.py:LossGate:factor=2" in out
+    configs = [read_config(path) for path in Path("a").glob("*/seed-0")]
+    assert len(configs) == 2 * len(GRIDS["attack"].columns)
+    assert {config.attack.extra.fraction for config in configs if config.attack.name != "none"} == {0.4}
+    assert {len(config.stages) for config in configs} == {0, 1}
+
+
 def test_unknown_experiments_are_refused_in_one_line(call: Call) -> None:
     code, _, err = call("reproduce plf")
     assert code == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from amity.config import load, resolve
 from amity.core import START, Answers, Ask, Decision, Share, Strategy, View, chain, drive
-from amity.errors import ConfigError
+from amity.errors import ConfigError, StrategyError
 from amity.facts import Distance, Distances, Loss, Pull, Similarity
 from amity.mixing import Median, Trimmed, mix
 from amity.rng import rng
@@ -305,6 +306,30 @@ def test_stages_are_read_from_words_lists_and_tables() -> None:
         assert load(overrides=order).stages[0].thing == FomoStage(norm="l1")
     assert words.replace(stages=[Krum(keep=3)]).stages[0].thing == Krum(keep=3)
     assert words.replace(stages=["lossgate"]).stages[0].thing == LossGate()
+
+
+def test_a_stage_of_ones_own_is_set_by_the_name_of_its_class_and_must_have_a_card() -> None:
+    lines = [
+        "from dataclasses import dataclass",
+        "from amity.core import Decision",
+        "@dataclass(frozen=True)",
+        "class Mine:",
+        "    card = None",
+        "    k: int = 1",
+        "    def decide(self, view, row):",
+        "        yield from ()",
+        "        return Decision({view.me: 1 / (self.k - 2)})",
+        "    def pulls(self, neighbours):",
+        "        return 0",
+    ]
+    Path("mine.py").write_text("\n".join(lines))
+    config = tiny(stages={"use": ["mine.py:Mine"], "of": {"Mine": {"k": 2}}})
+    assert config.stages[0].options == {"k": 2}
+    with pytest.raises(StrategyError, match=r"ZeroDivisionError: .* \(mine.py, line 9\)"):
+        simulate(config).round()
+    Path("cardless.py").write_text("\n".join(line for line in lines if "card" not in line))
+    with pytest.raises(ConfigError, match="Mine has no 'card'; it may be None"):
+        tiny(stages="cardless.py:Mine")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from amity._version import __version__
 from amity.compare import Comparison, compare
 from amity.config import Config, load
-from amity.core import START, Ask, Card, Decision, Plan, Reference, Row, Share, View, chain, spread
+from amity.core import START, Ask, Card, Decision, Fit, Gradient, Plan, Reference, Row, Share, Stats, View, chain, spread
 from amity.errors import AmityError
 from amity.run import Result, resume, run
 from amity.sweep import sweep
@@ -16,11 +16,14 @@ __all__ = [
     "Comparison",
     "Config",
     "Decision",
+    "Fit",
+    "Gradient",
     "Plan",
     "Reference",
     "Result",
     "Row",
     "Share",
+    "Stats",
     "View",
     "__version__",
     "chain",

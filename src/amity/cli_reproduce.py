@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from amity.compare import collect
-from amity.config import count, out_path, seeds_of, split_words
+from amity.config import count, out_path, seeds_of, split_list, split_words
 from amity.errors import ConfigError, unknown
 from amity.estimate import estimate
 from amity.labels import NAME as LABELS
 from amity.labels import measure_labels
 from amity.progress import Board
-from amity.reproduce import GRIDS, Table, base_of, cells_of_grid
+from amity.reproduce import GRIDS, Table, base_of, cells_of_grid, with_rows
 from amity.run import load_data
 from amity.simulate.crew import cores
 from amity.terminal import blank_table, complain, out_console, say, status
@@ -25,12 +25,12 @@ Words = Annotated[list[str] | None, typer.Argument(metavar="[FILE.toml] [KEY=VAL
 
 
 def reproduce(name: Name, words: Words = None) -> None:
-    """An experiment as a table and a picture. Own keys: seeds=0,1,2 out=DIR jobs=N; all others are config keys.
+    """An experiment as a table and a picture. Own keys: seeds=0,1,2 out=DIR jobs=N rows=A,B/STAGE; others are config keys.
 
     pfl: personalised methods, each with Gossip and with AFIND+. attack: attackers and defences. privacy: noise on
     cards. labels: what a card tells of its peer's labels. Finished cells are kept: the same command goes on where it was.
     """
-    file, values, mine = split_words(words or [], "seeds", "out", "jobs")
+    file, values, mine = split_words(words or [], "seeds", "out", "jobs", "rows")
     if name not in (*GRIDS, LABELS):
         raise ConfigError(unknown("experiment", name, [*GRIDS, LABELS]))
     seeds = seeds_of(mine.get("seeds", "0,1,2"))
@@ -38,7 +38,7 @@ def reproduce(name: Name, words: Words = None) -> None:
     if name == LABELS:
         say(f"report: {measure_labels(file, values, seeds, path, say)}")
         return
-    grid = GRIDS[name]
+    grid = with_rows(GRIDS[name], split_list(mine.get("rows", "")))
     cells = cells_of_grid(grid, base_of(grid, file, values), seeds, path)
     jobs = count(mine, "jobs")
     with status("reading the data"):

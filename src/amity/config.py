@@ -509,11 +509,14 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
 
 
 def _pick_stages(given: Mapping[str, Any]) -> tuple[Pick[Strategy], ...]:
-    used, of = given.get("use", []), given.get("of", {})
+    used, of = given.get("use", []), dict(given.get("of", {}))
+    picks = []
+    for one in used:
+        name = str(one["name"])  # one's own goes by the name of its class, too
+        picks.append(_pick("stages", STAGE, {**one, **of.pop(name, {}), **of.pop(name.rpartition(":")[2], {})}))
     for name in of:
-        if name not in [one.get("name") for one in used]:
-            raise ConfigError(f"stages.{name}: {name!r} is not in use; name it in stages=")
-    return tuple(_pick("stages", STAGE, {**one, **of.get(str(one.get("name")), {})}) for one in used)
+        raise ConfigError(f"stages.{name}: {name!r} is not in use; name it in stages=")
+    return tuple(picks)
 
 
 HELD_OUT = 0.1

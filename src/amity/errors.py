@@ -19,7 +19,9 @@ Each message says what was wrong, where, and what would be right, in one line.
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class AmityError(Exception):
@@ -78,6 +80,13 @@ def brief(error: BaseException) -> str:
     """An error of somebody else's code in one line."""
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+
+
+def place_of(error: BaseException) -> str:
+    """Where in somebody's own file it happened: ` (mine.py, line 41)`; nothing if in none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [f for f in frames if Path(__file__).parent not in Path(f.filename).parents and "-packages" not in f.filename]
+    return f" ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})" if theirs else ""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

@@ -157,7 +157,8 @@ class PrivateGradients(Accounted):
     `prv`: tighter, and seconds a figure), composed over all steps of all epochs, phases and rounds, and in AFIND+'s visits
     over every guest that was trained. With a `budget` > 0 a peer stops training before the step that (by RDP) would exceed
     it, and goes on with what others have learnt. What never leaves (a fine-tuned copy, Ditto's personal model) is trained as
-    ever. `train.clip` has no part in it. On real peers batches and noise come from the operating system's randomness.
+    ever: accuracies and exported models are of such copies, which ε does not cover (method.tune_epochs=0 measures what
+    leaves). `train.clip` has no part in it. On real peers batches and noise come from the operating system's randomness.
     """
 
     trains = True
@@ -221,8 +222,18 @@ class Account:
 
 
 def account_of(mechanism: Mechanism, examples: int, batch: int) -> Account | None:
+    """The account of a peer with so many examples; a budget that has no room for anything is a mistake."""
     rate = mechanism.rate(examples, batch)
-    return None if rate is None else Account(mechanism, rate)
+    if rate is None:
+        return None
+    account = Account(mechanism, rate)
+    if mechanism.budget and account.limit == 0:
+        one = Account(Accounted(mechanism.sigma, mechanism.clip, mechanism.delta), rate).epsilon(1)
+        raise ConfigError(
+            f"privacy.budget: a single step costs a peer with {examples} examples ε = {one:.3g} already, more than the "
+            f"budget of {mechanism.budget:g}; raise the budget or privacy.sigma"
+        )
+    return account
 
 
 MOST = 10_000_000

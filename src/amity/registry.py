@@ -110,9 +110,9 @@ def explain(where: str, error: ValidationError) -> str:
 class Registry(Generic[T]):
     """All entries of one kind."""
 
-    def __init__(self, kind: str, *verbs: str) -> None:
-        """`verbs` are the methods that a class of this kind must have."""
-        self.kind, self.verbs = kind, verbs
+    def __init__(self, kind: str, *verbs: str, attributes: tuple[str, ...] = ()) -> None:
+        """`verbs` are the methods that a class of this kind must have, `attributes` what else."""
+        self.kind, self.verbs, self.attributes = kind, verbs, attributes
         self._wrap: Callable[[Callable[..., Any]], type[T]] | None = None
         self._entries: dict[str, Entry[T]] = {}
 
@@ -168,6 +168,9 @@ class Registry(Generic[T]):
         for verb in self.verbs:
             if not callable(getattr(found, verb, None)):
                 raise ConfigError(f"{self.kind} {name!r}: {attribute} has no method {verb!r}")
+        for key in self.attributes:
+            if key not in {*dir(found), *(f.name for f in dataclasses.fields(found))}:
+                raise ConfigError(f"{self.kind} {name!r}: {attribute} has no {key!r}; it may be None")
         cls: type[Any] = found
         return cls
 

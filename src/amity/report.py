@@ -201,7 +201,9 @@ def _privacy(result: Result) -> str:
     )
     return section(
         "Privacy",
-        f"{result.privacy} (the largest of all peers).",
+        f"{result.privacy}. The largest of all peers, as real ones would have it (in a simulation noise follows from the "
+        "seed). "
+        "Fine-tuned copies and personal models are trained without noise and never leave; ε does not cover them.",
         "<details><summary>By peer</summary><table><tr><th>peer</th><th>private steps or uploads</th><th>ε</th></tr>"
         f"{rows}</table></details>",
     )

@@ -13,7 +13,7 @@ import io
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from scipy.stats import t as student
 
 from amity import figures
 from amity.cells import Cell, OnEvent
-from amity.compare import Comparison, check_seeds, collect, slug
+from amity.compare import Comparison, check_seeds, collect, parse_spec, slug
 from amity.config import Config, nested, read_toml, resolve
 from amity.errors import ConfigError, RunDirError, unknown
 from amity.files import write_atomically
@@ -105,7 +105,7 @@ ATTACK = Grid(
     {
         "clean": {"attack": "none"},
         **{
-            name: {"attack": {"name": name, "fraction": 0.2}}
+            name: {"attack": {"name": name}}
             for name in (
                 "label_flip",
                 "sign_flip",
@@ -120,7 +120,7 @@ ATTACK = Grid(
     },
     SMALL,
     "clean",
-    "A fifth of the peers attack. Bold: within 2 points of the same row without attackers.",
+    "A fifth of the peers attack (attack.fraction). Bold: within 2 points of the same row without attackers.",
     "heat",
 )
 
@@ -142,12 +142,17 @@ PRIVACY = Grid(
 GRIDS = {grid.name: grid for grid in (PFL, ATTACK, PRIVACY)}
 
 
+def with_rows(grid: Grid, specs: Sequence[str]) -> Grid:
+    """The grid with rows of one's own, as comparisons name them: `gossip:k=5/mine.py:MyGate`."""
+    return replace(grid, rows=dict(parse_spec(spec) for spec in specs)) if specs else grid
+
+
 def base_of(grid: Grid, file: str | Path | None = None, overrides: Mapping[str, Any] | None = None) -> Config:
     """The grid's own sizes, under a file's and the caller's."""
     given = [read_toml(file) if file else {}, nested(overrides or {})]
     for layer in given:
-        for key in layer:
-            if key in grid.varied:
+        for key, value in layer.items():
+            if key in grid.varied and not (key == "attack" and isinstance(value, Mapping) and set(value) == {"fraction"}):
                 raise ConfigError(f"{key}: is what the table of {grid.name!r} varies; use `amity compare` for others")
     return resolve([grid.base, *given])
 
@@ -161,6 +166,8 @@ def cells_of_grid(grid: Grid, base: Config, seeds: Sequence[int], path: Path) ->
         for row, row_layer in grid.rows.items():
             for column, column_layer in grid.columns.items():
                 layer = {**row_layer, **column_layer, "seed": seed}
+                if "attack" in layer and layer["attack"] != "none":
+                    layer["attack"] = {"fraction": base.attack.extra.fraction, **layer["attack"]}
                 rest = {key: value for key, value in base.to_dict().items() if key not in layer}
                 label = _label(row, column)
                 cells.append(Cell(label, seed, resolve([rest, layer]), path / slug(label) / f"seed-{seed}"))

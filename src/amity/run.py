@@ -88,7 +88,12 @@ class Result:
         mechanism = self.config.privacy.thing
         last, excluded = self.rounds[-1], {name for r in self.rounds for name in r.get("excluded", ())}
         epsilon = last.get("epsilon", None if mechanism.sigma == 0 else math.nan)  # infinity is written as null
-        return statement(mechanism, math.inf if epsilon is None else epsilon, excluded)
+        said = statement(mechanism, math.inf if epsilon is None else epsilon, excluded)
+        stopped = [r for r in self.rounds if r.get("stopped")]
+        if not stopped:
+            return said
+        first, count = stopped[0]["round"] + 1, stopped[-1]["stopped"]
+        return f"{said}; the budget stopped {count} of {self.config.peers} peers, the first after round {first}"
 
 
 @lru_cache(maxsize=4)

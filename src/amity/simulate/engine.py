@@ -20,7 +20,7 @@ import torch
 from amity.config import Config
 from amity.core import START, Ask, Card, Decision, PeerId, Plan, Row, Share, View, advance
 from amity.data import Dataset, split
-from amity.errors import AmityError, RunDirError, StrategyError, brief
+from amity.errors import AmityError, RunDirError, StrategyError, brief, place_of
 from amity.facts import Fact, Measure, Offer, Reported, Similarity
 from amity.metrics import choice_quality, gradient_metrics, taken_from
 from amity.mixing import check_row
@@ -283,7 +283,7 @@ class Simulation:
             raise
         except (Exception, SystemExit) as error:  # a strategy may be anybody's code
             where = f"strategy {self.config.label}, {view.me}, round {view.round}"
-            raise StrategyError(f"{where}: {brief(error)}") from error
+            raise StrategyError(f"{where}: {brief(error)}{place_of(error)}") from error
 
     @staticmethod
     def _plain(decision: Decision, round: int) -> Decision:
@@ -427,8 +427,10 @@ class Simulation:
             return {}
         asked = set().union(*(seat.raw for seat in self.seats.values()))
         epsilons = [record["epsilon"] for record in records.values() if "epsilon" in record]
-        excluded = {"excluded": uncovered(mechanism, self.config.method.thing, asked)}
-        return excluded | ({"epsilon": max(epsilons)} if epsilons else {})
+        found: dict[str, Any] = {"excluded": uncovered(mechanism, self.config.method.thing, asked)}
+        if mechanism.budget:
+            found["stopped"] = sum(self._allowed(seat) == 0 for seat in self.seats.values())
+        return found | ({"epsilon": max(epsilons)} if epsilons else {})
 
     def _of_attackers(self, rows: Mapping[PeerId, Row]) -> dict[str, Any]:
         """How much of their models honest peers take from attackers."""

@@ -3,4 +3,4 @@
 from amity.core import Strategy
 from amity.registry import Registry
 
-stages: Registry[Strategy] = Registry("stage", "decide", "pulls")
+stages: Registry[Strategy] = Registry("stage", "decide", "pulls", attributes=("card",))

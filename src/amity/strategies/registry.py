@@ -3,4 +3,4 @@
 from amity.core import Strategy
 from amity.registry import Registry
 
-strategies: Registry[Strategy] = Registry("strategy", "decide", "pulls")
+strategies: Registry[Strategy] = Registry("strategy", "decide", "pulls", attributes=("card",))
