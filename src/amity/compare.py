@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import hashlib
-import io
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -18,7 +16,7 @@ from amity.cells import Cell, OnEvent, run_cells
 from amity.config import Config, read_spec, resolve
 from amity.core import Reference, Strategy
 from amity.errors import ConfigError, Failure, RunDirError, brief
-from amity.files import write_atomically
+from amity.files import csv_text, write_atomically
 from amity.methods import methods
 from amity.privacy import needs_opacus
 from amity.run import Result, as_config, new_dir
@@ -78,11 +76,7 @@ class Comparison:
         """Write summary.csv, summary.json and report.html; returns the report's path."""
         from amity.report import comparison_html
 
-        stream = io.StringIO()
-        writer = csv.DictWriter(stream, list(self.table[0]))
-        writer.writeheader()
-        writer.writerows(self.table)
-        write_atomically(self.path / "summary.csv", stream.getvalue().encode())
+        write_atomically(self.path / "summary.csv", csv_text(self.table).encode())
         write_atomically(self.path / "summary.json", json.dumps(self.table, indent=1).encode())
         write_atomically(self.path / "report.html", comparison_html(self).encode())
         return self.path / "report.html"

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, Ty
 import numpy as np
 import torch
 
+from amity.rng import rng
+
 if TYPE_CHECKING:
     from amity.facts import Fact
     from amity.learn import Learner, Samples
@@ -155,10 +157,15 @@ class Context:
     """K_β: epochs on the head."""
     round: int
     rounds: int
-    common: np.random.Generator
-    """The same for all peers: a function of (seed, purpose, round)."""
+    seed: int
+    purpose: str
     visiting: bool = False
     """Whether the model at hand is a guest's: what I keep for myself alone need not be trained along."""
+
+    @property
+    def common(self) -> np.random.Generator:
+        """The same for all peers: a function of (seed, purpose, round)."""
+        return rng(self.seed, self.purpose, self.round)
 
 
 @dataclass(frozen=True)

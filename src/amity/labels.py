@@ -18,9 +18,7 @@ It bounds what these shadows can do, not what anybody could: an attacker with mo
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -34,7 +32,7 @@ from amity import figures
 from amity.compare import check_seeds
 from amity.config import Config, nested, read_toml, resolve
 from amity.errors import ConfigError, RunDirError
-from amity.files import write_atomically
+from amity.files import csv_text, write_atomically
 from amity.metrics import auc, overlaps
 from amity.privacy import ProxyNoise
 from amity.proxy import CardSpec, ProxyName, Sketcher, cosines
@@ -45,6 +43,7 @@ from amity.run import load_data
 from amity.simulate import Simulation
 from amity.simulate.build import one_thread
 from amity.store import refuse_foreign, refuse_unusable
+from amity.summary import std
 
 NAME = "labels"
 BASE: Mapping[str, Any] = {**FASHION, "peers": 60, "rounds": 10, "strategy": {"name": "gossip", "k": 5}}
@@ -154,7 +153,7 @@ def _noisy(phi: torch.Tensor, sketch: int, sigma: float, config: Config, labels:
 def measure_labels(
     file: str | Path | None, overrides: Mapping[str, Any], seeds: Sequence[int], path: Path, say: Callable[[str], None]
 ) -> Path:
-    """Run the experiment for all seeds and write labels.csv, labels.json, figure.svg and report.html; returns the page."""
+    """Run the experiment for all seeds and write labels.csv, table.md, figure.svg and report.html; returns the page."""
     base = resolve([BASE, read_toml(file) if file else {}, nested(overrides)])
     if base.peers < 8 or base.engine.name != "local":
         raise ConfigError("labels: needs at least 8 peers (half of them read the others' cards), and engine=local")
@@ -198,12 +197,14 @@ def summarise(found: Sequence[Reading]) -> tuple[list[list[str]], Panels]:
 
     def stat(key: str, proxy: str, sketch: int, sigma: float, round: int) -> tuple[float, float]:
         here = [getattr(r, key) for r in found if (r.proxy, r.sketch, r.sigma, r.round) == (proxy, sketch, sigma, round)]
-        return float(np.mean(here)), float(np.std(here, ddof=1)) if len(here) > 1 else 0.0
+        return float(np.mean(here)), std(here)
 
     rows = []
     for kind in kinds:
         proxy, sketch, sigma, round = kind
-        cells = [f"{mean:.2f} ± {std:.2f}" for mean, std in (stat(key, *kind) for key in ("overlap", "leakage", "auc"))]
+        cells = [
+            f"{mean:.2f} ± {spread:.2f}" for mean, spread in (stat(key, *kind) for key in ("overlap", "leakage", "auc"))
+        ]
         rows.append([proxy, str(sketch or "all"), f"{sigma:g}", str(round), *cells, f"{stat('baseline', *kind)[0]:.2f}"])
     rounds = sorted({r.round for r in found})
     ends = sorted({rounds[0], rounds[-1]})
@@ -233,10 +234,6 @@ def summarise(found: Sequence[Reading]) -> tuple[list[list[str]], Panels]:
 
 def save(found: Sequence[Reading], base: Config, seeds: Sequence[int], path: Path) -> Path:
     rows, panels = summarise(found)
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, list(asdict(found[0])))
-    writer.writeheader()
-    writer.writerows(asdict(reading) for reading in found)
     picture = figures.svg(figures.leakage_panels(panels))
     head = ["proxy", "numbers", "σ", "round", "overlap", "leakage", "AUC of friends", "baseline"]
     table = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>" for cells in rows)
@@ -255,7 +252,7 @@ def save(found: Sequence[Reading], base: Config, seeds: Sequence[int], path: Pat
     )
     lines = ["| " + " | ".join(cells) + " |" for cells in [head, ["---"] * len(head), *rows]]
     for name, content in (
-        ("labels.csv", stream.getvalue()),
+        ("labels.csv", csv_text([asdict(reading) for reading in found])),
         ("table.md", "\n".join(lines) + "\n"),
         ("figure.svg", picture),
         ("report.html", text),

@@ -45,6 +45,10 @@ class Layout:
     head_name: str
     proxy_name: str
 
+    def within(self, part: slice) -> list[Slot]:
+        """The parameters that lie in a part."""
+        return [slot for slot in self.slots if part.start <= slot.start < part.stop]
+
     @property
     def everything(self) -> slice:
         return slice(0, self.size)

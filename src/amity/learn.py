@@ -316,7 +316,8 @@ class Learner:
     ) -> torch.Tensor:
         """Leave (Σ clipped gradients + noise) / L at the parameters; returns the sum of losses."""
         lot = min(self.recipe.batch, len(data))
-        trained = {slot.name: self._named[slot.name] for slot in self.layout.slots if part.start <= slot.start < part.stop}
+        slots = self.layout.within(part)
+        trained = {slot.name: self._named[slot.name] for slot in slots}
         total = {name: torch.zeros_like(parameter) for name, parameter in trained.items()}
         losses = torch.zeros(1, device=self.device)
         if len(chosen):
@@ -325,13 +326,12 @@ class Learner:
             total, losses = found or by_functions(self.module, trained, x, y, noise.clip)
         std = noise.sigma * noise.clip
         drawn = torch.from_numpy(rng.standard_normal(part.stop - part.start, dtype=np.float32)) if std else None
-        for slot in self.layout.slots:
-            if slot.name in trained:
-                grad = torch.empty_like(trained[slot.name]).copy_(total[slot.name])
-                if drawn is not None:
-                    at = slot.start - part.start
-                    grad.add_(drawn[at : at + slot.numel].view(slot.shape).to(self.device), alpha=std)
-                trained[slot.name].grad = grad.div_(lot)
+        for slot in slots:
+            grad = torch.empty_like(trained[slot.name]).copy_(total[slot.name])
+            if drawn is not None:
+                at = slot.start - part.start
+                grad.add_(drawn[at : at + slot.numel].view(slot.shape).to(self.device), alpha=std)
+            trained[slot.name].grad = grad.div_(lot)
         return losses.sum()
 
     def _fast(self, trained: dict[str, nn.Parameter], like: torch.Tensor) -> bool:
@@ -412,7 +412,7 @@ class Learner:
         return self._draws
 
     def _trained_parameters(self, part: slice) -> list[nn.Parameter]:
-        return [self._named[slot.name] for slot in self.layout.slots if part.start <= slot.start < part.stop]
+        return [self._named[slot.name] for slot in self.layout.within(part)]
 
     def _optimiser(self, part: slice, round: int) -> Sgd:
         """With a learning rate for the head and one for the rest."""
@@ -480,7 +480,7 @@ class _Hold:
     """Bounds, as they act on the parameters of a learner."""
 
     def __init__(self, learner: Learner, part: slice, bounds: Bounds) -> None:
-        slots = [slot for slot in learner.layout.slots if part.start <= slot.start < part.stop]
+        slots = learner.layout.within(part)
         self._parameters = [learner._named[slot.name] for slot in slots]
         self._pull = bounds.pull if bounds.anchor is not None else 0.0
         self._anchors = [slot.of(bounds.anchor) for slot in slots] if self._pull and bounds.anchor is not None else []

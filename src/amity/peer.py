@@ -111,7 +111,6 @@ class Peer:
         stream = rng(world.seed, purpose, self.round, self.name, *names)
         if world.secret and world.privacy.trains:
             stream = _unguessable()  # who knows the batches knows better than ε says
-        common = rng(world.seed, purpose, self.round)
         return Context(
             world.learner,
             self.data.train,
@@ -120,7 +119,8 @@ class Peer:
             world.epochs_head,
             self.round,
             world.rounds,
-            common,
+            world.seed,
+            purpose,
             visiting,
         )
 

@@ -7,9 +7,7 @@ when finished, taken up again after a kill.
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -22,12 +20,13 @@ from scipy.stats import t as student
 
 from amity import figures
 from amity.cells import Cell, OnEvent
-from amity.compare import Comparison, check_seeds, collect, parse_spec, slug
+from amity.compare import Comparison, check_seeds, collect, parse_spec, slug, with_layer
 from amity.config import Config, nested, read_toml, resolve
 from amity.errors import ConfigError, RunDirError, unknown
-from amity.files import write_atomically
+from amity.files import csv_text, write_atomically
 from amity.report import describe, page, section
 from amity.run import Result
+from amity.summary import std
 
 Layer = Mapping[str, Any]
 
@@ -168,9 +167,8 @@ def cells_of_grid(grid: Grid, base: Config, seeds: Sequence[int], path: Path) ->
                 layer = {**row_layer, **column_layer, "seed": seed}
                 if "attack" in layer and layer["attack"] != "none":
                     layer["attack"] = {"fraction": base.attack.extra.fraction, **layer["attack"]}
-                rest = {key: value for key, value in base.to_dict().items() if key not in layer}
                 label = _label(row, column)
-                cells.append(Cell(label, seed, resolve([rest, layer]), path / slug(label) / f"seed-{seed}"))
+                cells.append(Cell(label, seed, with_layer(base, layer), path / slug(label) / f"seed-{seed}"))
     return cells
 
 
@@ -276,7 +274,7 @@ class Table:
             column,
             len(values),
             float(np.mean(values)),
-            float(np.std(values, ddof=1)) if len(values) > 1 else 0.0,
+            std(values),
             difference,
             interval,
             line.megabytes,
@@ -320,14 +318,10 @@ class Table:
     def save(self) -> Path:
         """table.md, table.csv, table.json, figure.svg and report.html."""
         path, entries = self.comparison.path, [asdict(entry) for entry in self.entries]
-        stream = io.StringIO()
-        writer = csv.DictWriter(stream, list(entries[0]))
-        writer.writeheader()
-        writer.writerows(entries)
         picture = figures.svg(self.figure())
         for name, text in (
             ("table.md", self.markdown()),
-            ("table.csv", stream.getvalue()),
+            ("table.csv", csv_text(entries)),
             ("table.json", json.dumps(entries, indent=1)),
             ("figure.svg", picture),
             ("report.html", self._html(picture)),

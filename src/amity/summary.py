@@ -81,9 +81,9 @@ def summarise(label: str, results: Sequence[Result], alone: Sequence[Result]) ->
         label,
         len(results),
         float(np.mean(final)),
-        _std(final),
+        std(final),
         float(np.mean(best)),
-        _std(best),
+        std(best),
         float(np.mean([np.mean(list(r.final("balanced").values())) for r in results])),
         float(difference.mean()) if len(difference) else None,
         float((difference < 0).mean()) if len(difference) else None,
@@ -100,7 +100,7 @@ def summarise(label: str, results: Sequence[Result], alone: Sequence[Result]) ->
     )
 
 
-def _std(values: Sequence[float]) -> float:
+def std(values: Sequence[float]) -> float:
     """Sample standard deviation; 0 for a single seed."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 

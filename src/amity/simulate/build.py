@@ -161,8 +161,8 @@ def _slots(
 ) -> tuple[Mapping[str, torch.Tensor], torch.Tensor | None, torch.Tensor | None]:
     """What a method keeps and offers, as it shows in its first state and share."""
     theta, method = world.initial, world.method
-    streams = (rng(world.seed, "init", 0, name), rng(world.seed, "init", 0))
-    ctx = Context(world.learner, data.train, streams[0], world.epochs, world.epochs_head, 0, world.rounds, streams[1])
+    stream = rng(world.seed, "init", 0, name)
+    ctx = Context(world.learner, data.train, stream, world.epochs, world.epochs_head, 0, world.rounds, world.seed, "init")
     state = method.init(theta, ctx)
     for key, value in state.items():
         if value.shape != theta.shape or value.dtype not in TYPES or "/" in key:
