@@ -189,10 +189,9 @@ def test_a_peer_that_hangs_is_left_out_and_rejoins(tmp_path: Path, full: bool, w
         chaos.hung = "peer-03"
         chaos.disturbed.add(chaos.hung)
         chaos.swarm.kill("peer-03", signal.SIGSTOP)
-        before, began = chaos.front, time.monotonic()
+        before = chaos.front
         time.sleep(seconds)
-        assert chaos.front >= before + 2, "the others went on"
-        assert time.monotonic() - began < seconds + 5
+        chaos.until(lambda: chaos.front >= before + 2)  # the others go on while it hangs, however slow the machine
         chaos.swarm.kill("peer-03", signal.SIGCONT)
         result = chaos.finish()
         away = [e for name in ("peer-00", "peer-07") for e in chaos.events(name) if e["event"] == "late"]
