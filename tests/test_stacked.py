@@ -28,6 +28,18 @@ def conv() -> nn.Module:
     return nn.Sequential(*body, nn.Flatten(), nn.Linear(16, 3))
 
 
+def patches() -> nn.Module:
+    body = [nn.Conv2d(1, 3, 2, 2), nn.ReLU(), nn.Conv2d(3, 4, (1, 2), (1, 2)), nn.ReLU()]
+    return nn.Sequential(nn.Sequential(*body, nn.Flatten()), nn.Linear(8, 5), nn.ReLU(), nn.Linear(5, 3))
+
+
+def patches_with_a_margin() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(1, 3, 1), nn.ReLU(), nn.Conv2d(3, 4, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4, 3))
+
+
+NETS = [mlp, conv, patches, patches_with_a_margin]
+
+
 def learner(make: object, recipe: Recipe) -> Learner:
     torch.manual_seed(0)
     module = make()  # type: ignore[operator]
@@ -40,7 +52,7 @@ def learner(make: object, recipe: Recipe) -> Learner:
     epochs=st.integers(0, 3),
     part=st.sampled_from(["everything", "head", "body"]),
     recipe=st.tuples(st.sampled_from([0.0, 0.9]), st.sampled_from([0.0, 0.01]), st.sampled_from([0.0, 0.3])),
-    make=st.sampled_from([mlp, conv]),
+    make=st.sampled_from(NETS),
 )
 @settings(max_examples=40, deadline=None)
 def test_peers_trained_in_one_stack_end_where_each_ends_alone(
@@ -63,7 +75,7 @@ def test_peers_trained_in_one_stack_end_where_each_ends_alone(
         assert one.loss == pytest.approx(other.loss, rel=1e-3, abs=1e-5, nan_ok=True)
 
 
-@pytest.mark.parametrize("make", [mlp, conv])
+@pytest.mark.parametrize("make", NETS)
 def test_stacked_losses_and_scores_are_those_of_each_alone(make: object) -> None:
     mine = learner(make, Recipe(0.1, 0.1, 0, 0, 4, 0))
     base = samples(60)
