@@ -341,7 +341,7 @@ def _patches(x: torch.Tensor, layer: nn.Conv2d) -> torch.Tensor:
     """Images G x B x C x H x W as G x (B · patches) x (patch); a margin that no patch covers is left out."""
     rows, columns, high, wide = _grid(x, layer)
     last = x.permute(0, 1, 3, 4, 2)[:, :, : rows * high, : columns * wide]
-    cut = last.unflatten(3, (columns, wide)).unflatten(2, (rows, high))
+    cut = last.reshape(len(x), x.shape[1], rows, high, columns, wide, x.shape[2])
     return cut.transpose(3, 4).flatten(4).flatten(1, 3)
 
 
