@@ -1,21 +1,36 @@
-"""Tables of experiments: their numbers, their files, and that they go on where they were."""
+"""Tables of experiments: their numbers, their files, their verdicts, and that they go on where they were."""
 
 from __future__ import annotations
 
-import json
+import csv
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from amity.errors import ConfigError
 from amity.labels import SIGMAS, judge, measure_labels, predict
-from amity.reproduce import GRIDS, base_of, cells_of_grid, paired, reproduce
+from amity.reproduce import EXPERIMENTS, PRESETS, Table, experiment, reproduce
+from amity.reproduce.paper import printed
+from amity.reproduce.record import Head, Record, read_records, write_records
+from amity.reproduce.run import plan
+from amity.reproduce.table import Difference, at_bytes, paired
+from amity.reproduce.verdicts import CHECKS, HOLDS, NOT, OPEN, PARTLY, bound, weigh
 from amity.run import Result
-from amity.store import read_config
+from amity.store import finished, read_config
 from tests.conftest import Call
 
 SMALL: dict[str, Any] = {
@@ -30,6 +45,174 @@ SMALL: dict[str, Any] = {
 WORDS = " ".join(f"{key}={value}" for key, value in SMALL.items())
 
 
+# -- what is run -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_cell_of_every_experiment_has_a_config_of_its_own(name: str, preset: str) -> None:
+    asked = experiment(name, preset)
+    keyed = asked.cells([0], Path("x"))
+    assert len(keyed) == len(asked.panels) * len(asked.rows) * len(asked.columns)
+    assert len({(key, cell.seed) for key, cell in keyed}) == len(keyed)
+    for _, cell in keyed:
+        assert cell.path.name == cell.config.digest[:20]
+    if preset != "smoke":  # there one dataset stands in for all, so that columns may coincide
+        assert len({cell.path for _, cell in keyed}) == len(keyed)
+    if preset == "paper":
+        assert {(c.config.train.epochs, c.config.rounds) for _, c in keyed} <= {(5, 500), (2, 30), (1, 100)}
+        assert len(asked.seeds) >= 2
+    if preset == "cpu":
+        assert len(asked.seeds) >= 3 or name == "study"
+
+
+def test_the_papers_sizes_are_those_it_prints() -> None:
+    asked = experiment("table1", "paper")
+    key = ("finetune", "Gossip", "CIFAR-100 c=5")
+    config = asked.config(key, 0)
+    assert (config.peers, config.rounds, config.model.name, config.data.name) == (100, 500, "resnet18_gn", "cifar100")
+    assert (config.train.epochs, config.train.batch, config.train.lr, config.train.momentum) == (5, 128, 0.01, 0.9)
+    assert config.strategy.options["k"] == 10
+    assert config.partition.to_dict()["classes"] == 5
+    assert asked.seeds == (0, 1, 2)
+    femnist = experiment("convergence", "paper").config(("", "AFIND+", "FEMNIST"), 0)
+    assert (femnist.train.batch, femnist.train.lr, femnist.partition.name) == (32, 0.1, "natural")
+
+
+def test_the_most_informative_cells_come_first() -> None:
+    keyed = experiment("table1", "cpu").cells([0, 1], Path("x"))
+    rows = list(dict.fromkeys(key[1] for key, cell in keyed if cell.seed == 0))
+    assert rows[:2] == ["AFIND+", "Gossip"]
+    assert [cell.seed for _, cell in keyed] == sorted(cell.seed for _, cell in keyed)
+
+
+def test_tables_share_the_cells_that_they_have_in_common() -> None:
+    first = plan("table1", "cpu", columns=["CIFAR-10 c=5"], panels=["finetune"], rows=["Gossip", "AFIND+"])
+    second = plan("ablation", "cpu", columns=["CIFAR-10 c=5"])
+    shared = {cell.path for cell in first.cells} & {cell.path for cell in second.cells}
+    assert len(shared) == 2 * 5  # Gossip, and AFIND+ with all of its parts, for five seeds
+
+
+def test_rows_of_ones_own_stand_beside_those_of_the_table(call: Call, repository: Path) -> None:
+    source = (repository / "src/amity/stages/lossgate.py").read_text()
+    Path("mine.py").write_text(source.replace('@stages.register("lossgate")\n', ""))
+    rows = "rows=Gossip,gossip/mine.py:LossGate:factor=2"
+    code, out, err = call(f"reproduce attack {rows} seeds=0 out=a attack.fraction=0.4 {WORDS}")
+    assert (code, err) == (0, "")
+    assert "gossip/mine.py:LossGate:factor=2" in out
+    configs = [read_config(path) for path in Path("a/cells").iterdir()]
+    assert len(configs) == 2 * len(experiment("attack").columns)
+    assert {config.attack.extra.fraction for config in configs if config.attack.name != "none"} == {0.4}
+    assert {len(config.stages) for config in configs} == {0, 1}
+
+
+def test_what_cannot_be_run_is_refused_in_one_line(call: Call) -> None:
+    for words, complaint in (
+        ("reproduce plf", "did you mean 'pfl'"),
+        ("reproduce pfl --preset cpuu", "did you mean 'cpu'"),
+        (f"reproduce attack strategy.k=3 {WORDS}", "strategy: is what the table of 'attack' varies"),
+        ("reproduce table1 columns=CIFAR-11", "columns: unknown name 'CIFAR-11'"),
+        ("reproduce tau --preset smoke partition.alpha=3", "partition: is what the table of 'tau' varies"),
+        ("reproduce tau --preset smoke seeds=0,0", "seeds: expected different seeds"),
+        ("reproduce tau --preset smoke seeds=x", "seeds: expected numbers"),
+    ):
+        code, _, err = call(words)
+        assert code == 2, words
+        assert complaint in err
+        assert err.count("\n") == 1
+    Path("file").write_text("mine")
+    assert call("reproduce tau --preset smoke out=file")[0] == 2
+    assert call(f"reproduce labels seeds=0,0 out=l {WORDS.replace('peers=5', 'peers=8')}")[0] == 2
+    assert Path("file").read_text() == "mine"
+    with pytest.raises(ConfigError, match="did you mean 'pfl'"):
+        reproduce("pf")
+
+
+# -- running -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_makes_its_table_picture_and_verdicts_at_smoke(name: str, call: Call) -> None:
+    """Together this is `make reproduce`."""
+    code, out, err = call(f"reproduce {name} --preset smoke out=r")
+    assert (code, err) == (0, "")
+    path = Path("r") / f"{name}-smoke"
+    assert f"report: {path}/report.html" in out
+    asked = experiment(name, "smoke")
+    head, records = read_records(path / "records.jsonl")
+    assert (head.experiment, head.preset) == (name, "smoke")
+    assert head.command == f"amity reproduce {name} --preset smoke out=r"
+    assert len(records) == len(asked.panels) * len(asked.rows) * len(asked.columns)
+    page = (path / "report.html").read_text()
+    assert "<svg" in page
+    for claim in printed(name).claims:
+        assert claim.text.split("'")[0] in page
+        assert (name, claim.id) in CHECKS
+    table = Table(asked, head, records)
+    assert len(table.verdicts) == len(printed(name).claims)
+    assert all(verdict.status != "not run" for verdict in table.verdicts)
+    with (path / "table.csv").open(encoding="utf-8") as lines:
+        assert len(list(csv.DictReader(lines))) == len(records)
+    assert (path / "table.md").read_text() == table.markdown()
+
+
+def test_a_record_says_what_the_run_says() -> None:
+    table = reproduce("topology", "smoke", out="r", rows=["Gossip", "AFIND+"], columns=["CIFAR-10 c=5"])
+    for record in table.records:
+        path = Path("r/cells") / record.digest
+        run = Result(path, read_config(path))
+        assert record.accuracy == pytest.approx(run.accuracy, rel=1e-4)
+        assert record.best == pytest.approx(run.best, rel=1e-4)
+        assert record.final == pytest.approx(list(run.final().values()), rel=1e-4)
+        assert [point[0] for point in record.curve] == [t + 1 for t, _ in run.curve]
+        moved = sum(m["card_in"] + m["model_in"] + m["reply_in"] for m in run.metrics) / run.config.peers / 1e6
+        assert record.megabytes == pytest.approx(moved, rel=1e-4)
+        assert record.curve[-1][1] == pytest.approx(moved, rel=1e-4)
+        assert record.taken == pytest.approx(np.mean([r["taken"] for r in run.rounds]), rel=1e-4)
+
+
+def test_a_killed_table_goes_on_where_it_was(tmp_path: Path) -> None:
+    words = ["reproduce", "tau", "--preset", "smoke", "rounds=12", "columns=c=2", "seeds=0,1,2"]
+    command = [sys.executable, "-m", "amity", *words]
+    undisturbed = subprocess.run([*command, "out=calm"], cwd=tmp_path, capture_output=True, check=False)
+    assert undisturbed.returncode == 0, undisturbed.stderr
+    process = subprocess.Popen([*command, "out=r"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    cells, deadline = tmp_path / "r" / "cells", time.monotonic() + 60
+    while len(list(cells.glob("*/checkpoint*/*12*"))) < 2 and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    time.sleep(0.5)  # workers notice
+    whole = {p / "metrics.jsonl" for p in cells.iterdir() if finished(p, read_config(p))}
+    whole_since = {path: path.stat().st_mtime_ns for path in whole}
+    assert whole
+    again = subprocess.run([*command, "out=r"], cwd=tmp_path, capture_output=True, check=False)
+    assert again.returncode == 0, again.stderr
+    assert b"of them done already" in again.stdout
+    for path, when in whole_since.items():
+        assert path.stat().st_mtime_ns == when, "a finished cell is not run again"
+    calm, disturbed = (read_records(tmp_path / out / "tau-smoke" / "records.jsonl")[1] for out in ("calm", "r"))
+    assert [replace(r, seconds=0) for r in calm] == [replace(r, seconds=0) for r in disturbed]
+
+
+def test_clean_columns_are_measured_on_the_peers_that_are_honest_everywhere() -> None:
+    table = reproduce("attack", "smoke", out="a", rows=["Gossip"], columns=["clean", "sign_flip"], peers=5)
+    clean, flipped = table.entry("", "Gossip", "clean"), table.entry("", "Gossip", "sign_flip")
+    assert clean is not None
+    assert flipped is not None
+    honest = [k for k, value in enumerate(table.of("", "Gossip", "sign_flip")[0].final) if value is not None]
+    assert len(honest) == 4
+    alone = table.of("", "Gossip", "clean")[0].final
+    assert clean.accuracy == pytest.approx(100 * np.mean([alone[k] for k in honest]))  # type: ignore[misc]
+    assert clean.difference is None
+    assert flipped.difference == pytest.approx(flipped.accuracy - clean.accuracy)
+    assert flipped.attackers_weight is not None
+
+
+# -- the numbers -------------------------------------------------------------------------------------------------------
+
+
 def test_paired_differences_have_students_interval() -> None:
     ours, theirs = [3.0, 4.5, 5.0], [1.0, 2.0, 4.0]
     mean, half = paired(ours, theirs)
@@ -39,97 +222,169 @@ def test_paired_differences_have_students_interval() -> None:
     assert paired([3.0], [1.0]) == (2.0, None)
 
 
-@pytest.mark.parametrize("name", GRIDS)
-def test_every_cell_of_every_grid_has_a_config_of_its_own(name: str) -> None:
-    grid = GRIDS[name]
-    cells = cells_of_grid(grid, base_of(grid, overrides=SMALL), [0, 1], Path("x"))
-    assert len(cells) == 2 * len(grid.rows) * len(grid.columns)
-    assert len({cell.config.digest for cell in cells}) == len(cells)
-    assert len({cell.path for cell in cells}) == len(cells)
-    assert all(cell.config.peers == 5 for cell in cells)
+def record(row: str, column: str = "x", seed: int = 0, accuracy: float = 0.5, **more: Any) -> Record:
+    """A run that never was."""
+    curve = more.pop("curve", [[1, 0.5, accuracy / 2], [2, 1.0, accuracy]])
+    given = {"panel": "", "megabytes": curve[-1][1], "taken": 2.0, "precision": 0.5, "base_rate": 0.25, **more}
+    fixed = {"digest": "d", "best": accuracy, "final": [accuracy], "seconds": 1.0, "rounds": 2, "attackers_weight": None}
+    return Record(row=row, column=column, seed=seed, accuracy=accuracy, curve=curve, **{**fixed, **given})
 
 
-def test_the_compatibility_figure_by_one_command(call: Call) -> None:
-    code, out, err = call(f"reproduce pfl seeds=0,1 out=p {WORDS}")
-    assert (code, err) == (0, "")
-    for word in ("Fed-FT", "Ditto", "FOMO", "Dis-PFL", "AFIND+ − Gossip", "report: p/report.html"):
-        assert word in out
-    entries = json.loads(Path("p/table.json").read_text())
-    assert len(entries) == 8
-    for entry in entries:
-        runs = [
-            Result(path, read_config(path))
-            for path in sorted(Path("p").glob("*/seed-*"))
-            if path.parent.name == f"{entry['row']}_{entry['column']}".replace("+", "-plus") or _is(path, entry)
-        ]
-        assert entry["accuracy"] == pytest.approx(100 * np.mean([run.accuracy for run in runs]))
-    fomo = [entry for entry in entries if entry["row"] == "FOMO"]
-    assert fomo[1]["difference"] == pytest.approx(fomo[1]["accuracy"] - fomo[0]["accuracy"])
-    page = Path("p/report.html").read_text()
-    assert "<svg" in page
-    assert Path("p/table.md").read_text().count("|") > 20
-    # again: everything is kept, nothing is run
-    before = {path: path.stat().st_mtime_ns for path in Path("p").glob("*/seed-*/metrics.jsonl")}
-    assert call(f"reproduce pfl seeds=0,1 out=p {WORDS}")[0] == 0
-    assert before == {path: path.stat().st_mtime_ns for path in Path("p").glob("*/seed-*/metrics.jsonl")}
+def table_with(name: str, records: list[Record], **changes: Any) -> Table:
+    asked = experiment(name, "smoke")
+    columns: dict[str, Any] = {r.column: {} for r in records}
+    panels: dict[str, Any] = {r.panel: {} for r in records}
+    return Table(replace(asked, columns=columns, panels=panels, **changes), Head(name, "smoke", "c", "s", "m"), records)
 
 
-def _is(path: Path, entry: dict[str, Any]) -> bool:
-    """Whether a run is of this cell, by what it says of itself."""
-    config = read_config(path)
-    row = {"finetune": "Fed-FT", "ditto": "Ditto", "dispfl": "Dis-PFL"}[config.method.name]
-    row = "FOMO" if config.stages else row
-    return (row, {"gossip": "Gossip", "afind+": "AFIND+"}[config.strategy.name]) == (entry["row"], entry["column"])
+def test_accuracy_at_equal_bytes_is_read_between_two_measurements() -> None:
+    run = record("AFIND+", curve=[[1, 2.0, 0.4], [2, 6.0, 0.8]], accuracy=0.8)
+    assert at_bytes(run, 4.0) == pytest.approx(0.6)
+    assert at_bytes(run, 6.0) == 0.8
+    assert at_bytes(run, 60.0) == 0.8, "who stays below has its last"
+    assert at_bytes(run, 1.0) == 0.4
+    records = [record("Gossip", accuracy=0.5), record("AFIND+", accuracy=0.8, curve=[[1, 0.0, 0.4], [2, 2.0, 0.8]])]
+    table = table_with("table1", records)
+    fair = table.difference(("", "AFIND+", "x"), ("", "Gossip", "x"), equal_bytes=True)
+    plain = table.difference(("", "AFIND+", "x"), ("", "Gossip", "x"))
+    assert fair is not None
+    assert plain is not None
+    assert (fair.mean, plain.mean) == (pytest.approx(10), pytest.approx(30))
 
 
-def test_the_table_of_attacks_by_one_call() -> None:
-    table = reproduce("attack", [0], "a", **SMALL)
-    clean, flipped = table.entry("gossip", "clean"), table.entry("gossip", "sign_flip")
-    assert clean is not None
-    assert flipped is not None
-    assert clean.difference is None
-    assert clean.attackers_weight is None
-    assert flipped.difference == pytest.approx(flipped.accuracy - clean.accuracy)
-    assert flipped.attackers_weight is not None
-    assert len(table.entries) == len(table.grid.rows) * len(table.grid.columns)
-    assert (Path("a") / "figure.svg").read_text().startswith("<svg")
+@given(st.lists(st.tuples(st.floats(0, 9), st.floats(0, 1)), min_size=1, max_size=6), st.floats(0, 10))
+def test_accuracy_at_equal_bytes_lies_between_measured_ones(points: list[tuple[float, float]], budget: float) -> None:
+    moved = np.cumsum([m for m, _ in points]).tolist()
+    curve = [[k + 1, m, a] for k, (m, (_, a)) in enumerate(zip(moved, points, strict=True))]
+    found = at_bytes(record("AFIND+", accuracy=points[-1][1], curve=curve), budget)
+    assert min(a for _, a in points) <= found <= max(a for _, a in points)
 
 
-def test_a_defence_of_ones_own_takes_its_row_among_the_attacks(call: Call, repository: Path) -> None:
-    source = (repository / "src/amity/stages/lossgate.py").read_text()
-    Path("mine.py").write_text(source.replace('@stages.register("lossgate")\n', ""))
-    rows = "rows=gossip,gossip/mine.py:LossGate:factor=2"
-    code, out, err = call(f"reproduce attack {rows} seeds=0 out=a attack.fraction=0.4 {WORDS}")
-    assert (code, err) == (0, "")
-    assert "gossip/mine.py:LossGate:factor=2" in out
-    configs = [read_config(path) for path in Path("a").glob("*/seed-0")]
-    assert len(configs) == 2 * len(GRIDS["attack"].columns)
-    assert {config.attack.extra.fraction for config in configs if config.attack.name != "none"} == {0.4}
-    assert {len(config.stages) for config in configs} == {0, 1}
+def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
+    records = [record("Gossip", final=[0.5, None], series={"consensus": [[1, 0.25]]}), record("AFIND+", precision=None)]
+    head = Head("tau", "cpu", "amity reproduce tau", "small", "a machine")
+    write_records(tmp_path / "r.jsonl", head, records)
+    assert read_records(tmp_path / "r.jsonl") == (head, records)
+    with pytest.raises(Exception, match=r"is no file of records"):
+        read_records(tmp_path / "nothing.jsonl")
 
 
-def test_unknown_experiments_are_refused_in_one_line(call: Call) -> None:
-    code, _, err = call("reproduce plf")
-    assert code == 2
-    assert "did you mean 'pfl'" in err
-    code, _, err = call(f"reproduce attack strategy.k=3 {WORDS}")
-    assert code == 2
-    assert "strategy: is what the table of 'attack' varies" in err
+# -- the paper ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_table_is_not_mixed_into_another_folder(call: Call) -> None:
-    assert call(f"compare strategies=local seeds=0 out=c {WORDS}")[0] == 0
-    before = Path("c/report.html").read_bytes()
-    for name, complaint in (("pfl", "holds another comparison"), ("labels", "holds something else")):
-        code, _, err = call(f"reproduce {name} seeds=0 out=c {WORDS.replace('peers=5', 'peers=8')}")
-        assert code == 2
-        assert complaint in err
-    assert Path("c/report.html").read_bytes() == before
-    Path("file").write_text("mine")
-    assert call(f"reproduce labels seeds=0 out=file {WORDS.replace('peers=5', 'peers=8')}")[0] == 2
-    assert call(f"reproduce labels seeds=0,0 out=l {WORDS.replace('peers=5', 'peers=8')}")[0] == 2
-    with pytest.raises(ConfigError, match="did you mean 'pfl'"):
-        reproduce("pf")
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_what_the_paper_prints_has_its_place_in_our_table(name: str) -> None:
+    asked = experiment(name, "paper")
+    for row, column in printed(name).numbers:
+        assert row in asked.rows
+        assert column in asked.columns
+
+
+def test_known_inconsistencies_follow_from_the_numbers_in_the_file() -> None:
+    one, two = printed("table1").numbers, printed("ablation").numbers
+    ahead = one["AFIND+", "CIFAR-10 α=0.1"][0] - one["FedeRiCo", "CIFAR-10 α=0.1"][0]
+    assert ahead == pytest.approx(5.58)
+    assert any("5.58" in note for note in printed("table1").known)
+    assert two["Gossip", "CIFAR-100 α=0.1"] == one["Local", "CIFAR-100 α=0.1"], "the wrong row's cell"
+    others = [column for row, column in two if row == "Gossip" and column != "CIFAR-100 α=0.1"]
+    assert all(two["Gossip", column] == one["Gossip", column] for column in others)
+    last = {column: two["i+ii+iii", column] for row, column in two if row == "Gossip"}
+    assert all(one["AFIND+", column] == value for column, value in last.items())
+
+
+# -- verdicts ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_holds_only_where_every_interval_says_so() -> None:
+    above, unclear, below = Difference(2, 1, 3), Difference(0.5, 1, 3), Difference(-2, 1, 3)
+    assert weigh([above, above])[0] == HOLDS
+    assert weigh([above, unclear])[0] == PARTLY
+    assert weigh([unclear, unclear])[0] == OPEN
+    assert weigh([below, unclear])[0] == NOT
+    assert weigh([above, above, below])[0] == PARTLY
+    assert weigh([Difference(9, None, 1)])[0] == OPEN, "one seed decides nothing"
+    with pytest.raises(LookupError):
+        weigh([None])
+
+
+def verdict(table: Table, claim: str) -> str:
+    return next(v.status for v in table.verdicts if v.claim.id == claim)
+
+
+def test_verdicts_follow_the_numbers_and_turn_with_them() -> None:
+    def table1(ours: float, precision: float) -> Table:
+        rows = {"Local": 0.4, "FedAvg": 0.4, "Gossip": 0.5, "PENS": 0.5, "FedeRiCo": 0.55, "AFIND+": ours}
+        return table_with(
+            "table1",
+            [record(row, seed=s, accuracy=a + s / 1000, precision=precision) for row, a in rows.items() for s in (0, 1, 2)],
+        )
+
+    good, bad = table1(0.6, 0.6), table1(0.45, 0.2)
+    for claim in ("best-everywhere", "margin", "equal-bytes", "friends"):
+        assert verdict(good, claim) == HOLDS
+        assert verdict(bad, claim) == NOT
+    taken = {f"τ={t}": 5 - t for t in (0.1, 0.2, 0.5, 0.8, 1.0, 1.5)}
+    falling = [record(row, seed=s, taken=n) for row, n in taken.items() for s in (0, 1)]
+    assert verdict(table_with("tau", falling), "fewer") == HOLDS
+    assert verdict(table_with("tau", [replace(r, taken=-r.taken) for r in falling]), "fewer") == NOT
+    toy = {"alone": 0.5, "with 1": 0.6, "with 3": 0.4, "with 1 and 3": 0.5}
+    played = table_with("toy", [record(row, seed=s, accuracy=a + s / 1000) for row, a in toy.items() for s in (0, 1)])
+    assert [v.status for v in played.verdicts] == [HOLDS, HOLDS]
+    swapped = [replace(r, row={"with 1": "with 3", "with 3": "with 1"}.get(r.row, r.row)) for r in played.records]
+    assert [v.status for v in table_with("toy", swapped).verdicts] == [NOT, NOT]
+
+
+def test_a_missing_row_is_said_to_be_missing() -> None:
+    table = table_with("ablation", [record("Gossip"), record("i")])
+    assert [v.status for v in table.verdicts] == ["not run"]
+
+
+def test_the_bounds_shape_is_found_where_it_is_there() -> None:
+    etas, upto = (0.01, 0.02, 0.04, 0.08), range(1, 60)
+
+    def norms(eta: float) -> list[list[float]]:
+        """Values whose means over the first T are 3/(ηT) + 5η."""
+        total = [t * (3 / (eta * t) + 5 * eta) for t in upto]
+        return [[t, total[0] if t == 1 else total[t - 1] - total[t - 2]] for t in upto]
+
+    consensus = {eta: [[1, 7 * eta**2]] for eta in etas}
+    records = [
+        record(f"η={eta}", seed=0, series={"gradient_norm2": norms(eta), "consensus": consensus[eta]}) for eta in etas
+    ]
+    table = table_with("theorem", records)
+    _, fit, explained = bound(table)
+    assert fit == pytest.approx([3, 5, 0], abs=1e-6)
+    assert explained == pytest.approx(1)
+    assert [v.status for v in table.verdicts] == [HOLDS, HOLDS]
+
+
+# -- what is published -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def publish(repository: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("publish", repository / "results" / "publish.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_results_is_what_its_records_say(publish: ModuleType) -> None:
+    text = publish.DOCS.read_text(encoding="utf-8")
+    assert publish.page(text) == text, "run `python results/publish.py`"
+    named = {found[1] for found in publish.BLOCK.findall(text)}
+    assert named == set(EXPERIMENTS), "every experiment is on the page"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_published_records_are_of_runs_that_the_command_makes(name: str, publish: ModuleType, repository: Path) -> None:
+    head, records = read_records(repository / "results" / f"{name}.jsonl")
+    assert (head.experiment, head.preset) == (name, "cpu")
+    assert {one.key for one in records} <= set(experiment(name, "cpu").keys())
+    assert all(len(one.digest) == 20 and len(one.curve) > 1 and one.seconds > 0 for one in records)
+    assert len({one.seed for one in records}) >= (2 if name == "study" else 3)
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------
@@ -167,13 +422,13 @@ def test_label_inference_by_one_command(call: Call) -> None:
     words = WORDS.replace("peers=5", "peers=12")
     code, out, err = call(f"reproduce labels seeds=0 out=l {words}")
     assert (code, err) == (0, "")
-    assert "report: l/report.html" in out
-    rows = Path("l/labels.csv").read_text().splitlines()
+    assert "report: l/labels-cpu/report.html" in out
+    rows = Path("l/labels-cpu/labels.csv").read_text().splitlines()
     assert rows[0].startswith("seed,round,proxy,sketch,sigma,overlap,baseline,leakage,auc")
     assert len(rows) == 1 + 2 * (5 + 3 + 2 * len(SIGMAS))  # rounds: other proxies, other sizes, noise on two sizes
-    assert "<svg" in Path("l/report.html").read_text()
-    before = Path("l/seed-0.json").stat().st_mtime_ns
+    assert "<svg" in Path("l/labels-cpu/report.html").read_text()
+    before = Path("l/labels-cpu/seed-0.json").stat().st_mtime_ns
     assert call(f"reproduce labels seeds=0 out=l {words}")[0] == 0
-    assert Path("l/seed-0.json").stat().st_mtime_ns == before
+    assert Path("l/labels-cpu/seed-0.json").stat().st_mtime_ns == before
     with pytest.raises(ConfigError, match="at least 8 peers"):
         measure_labels(None, SMALL, [0], Path("m"), lambda _: None)

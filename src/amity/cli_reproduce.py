@@ -1,67 +1,117 @@
-"""`amity reproduce`: an experiment of the paper, or beyond it, as a table and a picture, by one command."""
+"""`amity reproduce`: an experiment of the paper, or beyond it, as a table, a picture and verdicts, by one command."""
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from amity.compare import collect
 from amity.config import count, out_path, seeds_of, split_list, split_words
 from amity.errors import ConfigError, unknown
-from amity.estimate import estimate
+from amity.estimate import duration, estimate
 from amity.labels import NAME as LABELS
 from amity.labels import measure_labels
 from amity.progress import Board
-from amity.reproduce import GRIDS, Table, base_of, cells_of_grid, with_rows
+from amity.reproduce.catalogue import EXPERIMENTS, PRESETS
+from amity.reproduce.run import ROOT, Plan, plan
+from amity.reproduce.table import Table
 from amity.run import load_data
 from amity.simulate.crew import cores
+from amity.store import finished
 from amity.terminal import blank_table, complain, out_console, say, status
 
-Name = Annotated[str, typer.Argument(help=f"{', '.join(GRIDS)} or {LABELS}.")]
+ALL = "all"
+OWN = ("seeds", "out", "jobs", "rows", "columns", "panels")
+Name = Annotated[str, typer.Argument(help=f"{', '.join(EXPERIMENTS)}, {LABELS} or {ALL}.")]
 Words = Annotated[list[str] | None, typer.Argument(metavar="[FILE.toml] [KEY=VALUE]...", show_default=False)]
+PresetOption = Annotated[str, typer.Option("--preset", help=f"Sizes: {', '.join(PRESETS)}.")]
+Done = Annotated[bool, typer.Option("--done", help="Run nothing: the table of what is finished so far.")]
 
 
-def reproduce(name: Name, words: Words = None) -> None:
-    """An experiment as a table and a picture. Own keys: seeds=0,1,2 out=DIR jobs=N rows=A,B/STAGE; others are config keys.
+def reproduce(name: Name, words: Words = None, preset: PresetOption = "cpu", done: Done = False) -> None:
+    """A table or figure of the paper beside ours, with a verdict per claim. Own keys: seeds=0,1,2 out=DIR jobs=N rows=A,B
+    columns=WORD panels=WORD; all others are config keys.
 
-    pfl: personalised methods, each with Gossip and with AFIND+. attack: attackers and defences. privacy: noise on
-    cards. labels: what a card tells of its peer's labels. Finished cells are kept: the same command goes on where it was.
+    Presets: smoke (seconds, on built-in data), cpu (two cores), paper (as printed, for a GPU or a cluster). Finished cells
+    are kept: the same command goes on where it was, and tables share cells. engine=ray spreads them over a cluster.
+    --done shows what is finished so far.
     """
-    file, values, mine = split_words(words or [], "seeds", "out", "jobs", "rows")
-    if name not in (*GRIDS, LABELS):
-        raise ConfigError(unknown("experiment", name, [*GRIDS, LABELS]))
-    seeds = seeds_of(mine.get("seeds", "0,1,2"))
-    path = out_path(mine) if "out" in mine else Path("runs") / name
+    file, values, mine = split_words(words or [], *OWN)
+    if name not in (*EXPERIMENTS, LABELS, ALL):
+        raise ConfigError(unknown("experiment", name, [*EXPERIMENTS, LABELS, ALL]))
+    root = out_path(mine) if "out" in mine else ROOT
+    seeds = seeds_of(mine["seeds"]) if "seeds" in mine else []
     if name == LABELS:
-        say(f"report: {measure_labels(file, values, seeds, path, say)}")
+        _labels(file, values, seeds, root, preset)
         return
-    grid = with_rows(GRIDS[name], split_list(mine.get("rows", "")))
-    cells = cells_of_grid(grid, base_of(grid, file, values), seeds, path)
-    jobs = count(mine, "jobs")
-    with status("reading the data"):
-        load_data(cells[0].config)
-    guess = estimate([cell.config for cell in cells], min(jobs or cores(), len(cells)))
-    say(f"{grid.title}: {len(cells)} runs; {guess}")
-    board = Board(out_console, [replace(cell, label=cell.label.partition(" | ")[0]) for cell in cells])
-    with board:
-        comparison = collect(cells, path, jobs, board.on_event)
-    table = Table(grid, comparison)
-    _show(table)
-    with status("drawing the report"):
-        page = table.save()
-    say(f"report: {page}")
-    for what, error in comparison.errors.items():
-        complain(f"{what} failed: {error}")
-    if comparison.errors:
+    failed = False
+    for one in EXPERIMENTS if name == ALL else (name,):
+        rows, columns, panels = (split_list(mine.get(key, "")) for key in ("rows", "columns", "panels"))
+        command = " ".join(["amity", "reproduce", one, "--preset", preset, *(words or [])])
+        todo = plan(one, preset, seeds, root, rows, columns, panels, file, values, command)
+        failed |= bool(_finish(todo, todo.so_far() if done else _run(todo, count(mine, "jobs"))))
+    if name == ALL and preset == "smoke":
+        _labels(file, values, seeds, root, preset)
+    if failed:
         raise SystemExit(1)
 
 
+def _labels(file: Path | None, values: dict[str, object], seeds: list[int], root: Path, preset: str) -> None:
+    """The one experiment that is no table of runs."""
+    small = {"data": "digits", "model": "mlp", "peers": 12, "rounds": 2, "partition.samples": 24, "partition.test": 20}
+    values = {**small, **values} if preset == "smoke" else values
+    chosen = seeds or ([0] if preset == "smoke" else [0, 1, 2])
+    say(f"report: {measure_labels(file, values, chosen, root / f'{LABELS}-{preset}', say)}")
+
+
+def _run(todo: Plan, jobs: int) -> Table:
+    cells = todo.cells
+    with status("reading the data"):
+        for cell in cells:
+            load_data(cell.config)
+        left = [cell for cell in cells if not finished(cell.path, cell.config)]
+        guess = f"; {estimate([cell.config for cell in left], min(jobs or cores(), len(left)))}" if left else ""
+    say(f"{todo.experiment.title}: {len(cells)} runs at {todo.preset}, {len(cells) - len(left)} of them done already{guess}")
+    began = time.monotonic()
+    board = Board(out_console, [replace(cell, label=cell.label.split(" | ")[-2]) for cell in cells])
+    with board:
+        table = todo.run(jobs, board.on_event)
+    if left:
+        say(f"{len(left)} runs in {duration(time.monotonic() - began)}")
+    return table
+
+
+def _finish(todo: Plan, table: Table) -> Mapping[str, str]:
+    """Show and save a table; returns what failed."""
+    _show(table)
+    budget = todo.experiment.budget
+    slow = [record for record in table.records if budget and record.seconds > budget]
+    if slow:
+        say(f"{len(slow)} of {len(table.records)} runs took longer than the {budget:.0f} s meant for a cell")
+    with status("drawing the report"):
+        page = table.save(todo.path)
+    say(f"report: {page}")
+    for what, error in table.errors.items():
+        complain(f"{what} failed: {error}")
+    return table.errors
+
+
 def _show(table: Table) -> None:
-    shown = blank_table(table.header(), no_wrap=True)
-    for cells in table.lines():
-        shown.add_row(*(f"[bold]{cell[2:-2]}[/bold]" if cell.startswith("**") else cell for cell in cells))
-    out_console.print(shown)
-    say(table.grid.note)
+    for title, head, lines in (*table.grids(), *table.differences()):
+        if title:
+            out_console.print(title, style="bold", markup=False, highlight=False)
+        shown = blank_table(head, no_wrap=True)
+        for cells in lines:
+            shown.add_row(*(f"[bold]{cell[2:-2]}[/bold]" if cell.startswith("**") else cell for cell in cells))
+        out_console.print(shown)
+    say(table.caption)
+    if table.experiment.note:
+        say(table.experiment.note)
+    for verdict in table.verdicts:
+        say(f"{verdict.status.upper()}: {verdict.claim.text} {verdict.evidence}")
+    sys.stdout.flush()

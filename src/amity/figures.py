@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,8 +42,29 @@ def svg(figure: Figure) -> str:
     return text[text.index("<svg") :]
 
 
-def style(at: int) -> dict[str, Any]:
-    return {"color": COLOURS[at % len(COLOURS)], "linestyle": DASHES[at // len(COLOURS) % len(DASHES)]}
+STRATEGIES = {
+    "afind+": "#0072B2",
+    "gossip": "#D55E00",
+    "federico": "#009E73",
+    "pens": "#CC79A7",
+    "afind": "#56B4E9",
+    "fedavg": "#E69F00",
+    "local": "#7F7F7F",
+    "oracle": "#000000",
+    "fomo": "#8C6D1F",
+}
+"""A strategy has the same colour in every picture."""
+
+
+def style(at: int, label: str = "") -> dict[str, Any]:
+    """Colour and dashes of the line number `at`: a strategy's own colour; its variants (`afind+:paper`) differ by dashes."""
+    name = re.split(r"[:/@ (,]", label.lower())[0]
+    if name not in STRATEGIES:
+        return {"color": COLOURS[at % len(COLOURS)], "linestyle": DASHES[at // len(COLOURS) % len(DASHES)]}
+    rest = label.lower()[len(name) :].strip(" :()")
+    plain = not rest or rest == "tuned" or rest.replace("=", "").removeprefix("k").isdecimal()
+    variant = 0 if plain else 1 + sum(map(ord, rest)) % (len(DASHES) - 1)
+    return {"color": STRATEGIES[name], "linestyle": DASHES[variant]}
 
 
 def _axes(width: float = 6.4, height: float = 3.8) -> tuple[Figure, Axes]:
@@ -61,9 +83,9 @@ def accuracy_curves(runs: Runs) -> Figure:
     for at, (label, results) in enumerate(runs.items()):
         rounds, accuracy = _curves(results)
         mean, spread = accuracy.mean(0), accuracy.std(0)
-        axes.plot(rounds, mean, label=label, **style(at))
+        axes.plot(rounds, mean, label=label, **style(at, label))
         if len(results) > 1:
-            axes.fill_between(rounds, mean - spread, mean + spread, alpha=0.12, color=style(at)["color"], linewidth=0)
+            axes.fill_between(rounds, mean - spread, mean + spread, alpha=0.12, color=style(at, label)["color"], linewidth=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="round", ylabel="test accuracy, mean over peers (%)")
     _focus(axes, runs)
@@ -94,10 +116,10 @@ def accuracy_by_bytes(runs: Runs) -> Figure:
         _, accuracy = _curves(results)
         moved = np.mean([megabytes_by_round(r) for r in results], 0)
         if moved[-1] == 0:
-            axes.axhline(accuracy.mean(0)[-1], label=f"{label} (moves nothing)", linewidth=1, **style(at))
+            axes.axhline(accuracy.mean(0)[-1], label=f"{label} (moves nothing)", linewidth=1, **style(at, label))
         else:
-            axes.plot(moved, accuracy.mean(0), label=label, **style(at))
-            axes.plot(moved[-1], accuracy.mean(0)[-1], "o", color=style(at)["color"], markersize=4)
+            axes.plot(moved, accuracy.mean(0), label=label, **style(at, label))
+            axes.plot(moved[-1], accuracy.mean(0)[-1], "o", color=style(at, label)["color"], markersize=4)
     axes.set(xlabel="MB received by a peer so far", ylabel="test accuracy, mean over peers (%)")
     _focus(axes, runs)
     axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
@@ -110,13 +132,13 @@ def neighbours_taken(runs: Runs) -> Figure:
     for at, (label, results) in enumerate(runs.items()):
         mean = np.mean([[r["taken"] for r in result.rounds] for result in results], 0)
         rounds = np.arange(1, len(mean) + 1)
-        axes.plot(rounds, mean, label=label, **style(at))
+        axes.plot(rounds, mean, label=label, **style(at, label))
         if len(runs) == 1:
             by_round: dict[int, list[int]] = {}
             for r in results[0].metrics:
                 by_round.setdefault(r["round"], []).append(r["taken"])
             low, high = zip(*[(min(v), max(v)) for _, v in sorted(by_round.items())], strict=True)
-            axes.fill_between(rounds, low, high, alpha=0.15, color=style(at)["color"], linewidth=0)
+            axes.fill_between(rounds, low, high, alpha=0.15, color=style(at, label)["color"], linewidth=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="round", ylabel="neighbours taken, mean over peers")
     axes.set_ylim(bottom=0)
@@ -250,7 +272,7 @@ def leakage_panels(
         x = np.arange(len(ticks))
         for at, (name, points) in enumerate(lines.items()):
             mean, std = np.array(points).T
-            axes.errorbar(x, mean, std, marker="o", markersize=4, capsize=3, label=name, **style(at))
+            axes.errorbar(x, mean, std, marker="o", markersize=4, capsize=3, label=name, **style(at, name))
         axes.set_xticks(x, ticks)
         axes.set(title=title, xlabel=label, ylim=(-0.05, 1.05))
         axes.title.set_fontsize(9)

@@ -37,7 +37,7 @@ from amity.metrics import auc, overlaps
 from amity.privacy import ProxyNoise
 from amity.proxy import CardSpec, ProxyName, Sketcher, cosines
 from amity.report import describe, page, section
-from amity.reproduce import FASHION
+from amity.reproduce.catalogue import FASHION
 from amity.rng import rng
 from amity.run import load_data
 from amity.simulate import Simulation

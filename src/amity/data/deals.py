@@ -116,6 +116,21 @@ class Groups(Sizes):
         return _deal_classes(pool, [sets[i % self.groups] for i in range(peers)], self.count(pool, peers), "groups", draw)
 
 
+@partitions.register("labels")
+@dataclass(frozen=True, kw_only=True)
+class Labels(Sizes):
+    """Told outright: peer i holds the classes `labels[i]` in equal parts (more peers: from the start again)."""
+
+    labels: tuple[tuple[int, ...], ...] = ((0,), (1,))
+
+    def deal(self, pool: Pool, peers: int, draw: np.random.Generator) -> list[Index]:
+        for classes in self.labels:
+            if not classes or len(set(classes)) < len(classes) or not all(0 <= c < pool.classes for c in classes):
+                raise DataError(f"labels: expected lists of different classes from 0 to {pool.classes - 1}, got {classes}")
+        holds = [np.array(self.labels[i % len(self.labels)], dtype=np.int64) for i in range(peers)]
+        return _deal_classes(pool, holds, self.count(pool, peers), "labels", draw)
+
+
 @partitions.register("dirichlet")
 @dataclass(frozen=True, kw_only=True)
 class Dirichlet(Sizes):

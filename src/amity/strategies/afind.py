@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
@@ -28,11 +29,16 @@ LITERAL: dict[str, Any] = {
 }
 TUNED: dict[str, Any] = {
     "sketch": 256,
-    "upsilon": "auto",
+    "upsilon": 0.3,
     "average": 0.8,
     "reprobe": "all",
+    "tau": 0.2,
+    "max_neighbours": 5,
+    "cut": "draw",
+    "include_self": False,
     "loss_side": "requester",
     "gamma": 0.0,
+    "temperature": 10.0,
 }
 PRESETS = {"paper": PAPER, "literal": LITERAL, "tuned": TUNED}
 
@@ -103,6 +109,8 @@ class Afind:
       that γ only turns the temperature into T/(1 − γ).
     - `smoothing` "round" is the equation, "across" the prose: F̃^t = (1 − γ)·F^t + γ·F̃^{t−1}.
     - `include_self`: whether i stands in its own average. `average`: s̄ ← a·s̄ + (1 − a)·s over rounds, 0 forgets.
+    - p is called a sampling probability and used as a score. `cut`="top" takes the `max_neighbours` most probable of those
+      admitted, "draw" draws them by p. `explore`: so many of the others are taken at random each round.
     - `ablation`: the rows of Table 2.
 
     Reference: "AFIND+" (arXiv 2407.04460), equations of sections 3.2 to 3.4, Algorithm 1. Presets: `literal` as
@@ -126,6 +134,8 @@ class Afind:
     include_self: bool = True
     min_neighbours: Annotated[int, Field(ge=0)] = 0
     max_neighbours: Annotated[int, Field(ge=0)] = 0
+    cut: Literal["top", "draw"] = "top"
+    explore: Annotated[int, Field(ge=0)] = 0
     min_similarity: Annotated[float, Field(ge=-1, le=1)] = -1.0
     protocol: Literal["exchange", "visit"] = "exchange"
     ablation: Literal["i", "i+ii", "i+ii+iii"] = "i+ii+iii"
@@ -196,7 +206,7 @@ class Afind:
         lot = ties(view)
         if not self._known(view, book):
             everyone = sample(view.neighbours, self.k, view.rng) if self._threshold == "fixed_k" else view.neighbours
-            return Choice(self._bounded(everyone, dict.fromkeys(view.neighbours, 1.0), lot))
+            return Choice(self._bounded(view, everyone, dict.fromkeys(view.neighbours, 1.0), lot))
         p = confidence.over(book.p, view.neighbours)
         coreset = tuple(j for j in view.neighbours if j in book.taken)
         domain = coreset if self.entropy_over == "coreset" and coreset else view.neighbours
@@ -208,15 +218,23 @@ class Afind:
             theta, effective = confidence.theta_of(s, p, self.tau, self._threshold)
             peers = confidence.admitted(p, theta)
         similar = tuple(j for j in peers if book.s.get(j, 0.0) >= self.min_similarity)
-        return Choice(self._bounded(similar, p, lot), theta, effective)
+        return Choice(self._bounded(view, similar, p, lot), theta, effective)
 
-    def _bounded(self, peers: tuple[PeerId, ...], p: dict[PeerId, float], lot: dict[PeerId, int]) -> tuple[PeerId, ...]:
-        """At least `min_neighbours` and at most `max_neighbours` (0: any number), by p, ties by lot."""
-        ranked = sorted(p, key=lambda j: (-p[j], lot[j]))
+    def _bounded(
+        self, view: View, peers: tuple[PeerId, ...], p: dict[PeerId, float], lot: dict[PeerId, int]
+    ) -> tuple[PeerId, ...]:
+        """At least `min_neighbours` and at most `max_neighbours` (0: any number) by p, and `explore` others at random."""
+        rank = {j: (-p[j], float(lot[j])) for j in p}
+        if self.cut == "draw":  # the largest of ln p + Gumbel noise: a draw by p without replacement
+            noise = dict(zip(view.neighbours, view.rng.gumbel(size=len(view.neighbours)).tolist(), strict=True))
+            rank = {j: (-math.log(max(p[j], 1e-300)) - noise[j], 0.0) for j in p}
+        ranked = sorted(p, key=rank.__getitem__)
         if len(peers) < self.min_neighbours:
             peers = tuple(ranked[: self.min_neighbours])
         if self.max_neighbours and len(peers) > self.max_neighbours:
             peers = tuple(j for j in ranked if j in peers)[: self.max_neighbours]
+        if self.explore:
+            peers += sample(tuple(j for j in view.neighbours if j not in peers), self.explore, view.rng)
         return tuple(sorted(peers))
 
     def _weigh(

@@ -1,0 +1,53 @@
+"""Make docs/RESULTS.md from the records of runs: tables, pictures and verdicts are never typed.
+
+`python results/publish.py [RUNS]` first takes the records of all tables at preset `cpu` from a folder that
+`amity reproduce` wrote (such as runs/reproduce), then draws every results/NAME.svg and rewrites, in docs/RESULTS.md, what
+stands between `<!-- NAME -->` and `<!-- end -->`.
+"""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from amity.figures import svg
+from amity.files import write_atomically
+from amity.reproduce import Table, experiment
+from amity.reproduce.record import read_records
+
+HERE = Path(__file__).resolve().parent
+DOCS = HERE.parent / "docs" / "RESULTS.md"
+BLOCK = re.compile(r"(<!-- ([a-z0-9]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def table_of(path: Path) -> Table:
+    """A published table, from its records alone."""
+    head, records = read_records(path)
+    return Table(experiment(head.experiment, head.preset), head, records)
+
+
+def block(name: str) -> str:
+    """What the page says of one experiment, from its records."""
+    table = table_of(HERE / f"{name}.jsonl")
+    return f"```\n{table.head.command}\n```\n\n{table.markdown()}\n![{table.experiment.title}](../results/{name}.svg)\n"
+
+
+def page(text: str) -> str:
+    """The page with every block written anew."""
+    return BLOCK.sub(lambda found: f"{found[1]}{block(found[2])}{found[3]}", text)
+
+
+def main() -> None:
+    for root in map(Path, sys.argv[1:]):
+        for path in sorted(root.glob("*-cpu/records.jsonl")):
+            shutil.copy(path, HERE / f"{path.parent.name.removesuffix('-cpu')}.jsonl")
+    for path in sorted(HERE.glob("*.jsonl")):
+        table = table_of(path)
+        write_atomically(path.with_suffix(".svg"), svg(table.figure()).encode())
+        said = "; ".join(f"{v.claim.id}: {v.status}" for v in table.verdicts)
+        sys.stdout.write(f"{path.stem}: {len(table.records)} runs. {said}\n")
+    write_atomically(DOCS, page(DOCS.read_text(encoding="utf-8")).encode())
+
+
+if __name__ == "__main__":
+    main()

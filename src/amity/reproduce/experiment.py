@@ -1,0 +1,137 @@
+"""An experiment: every row with every column in every panel, at the sizes of a preset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from amity.cells import Cell
+from amity.compare import check_seeds, parse_spec
+from amity.config import Config, Crowd, nested, read_toml, resolve
+from amity.errors import ConfigError, unknown
+
+Layer = Mapping[str, Any]
+"""A piece of config."""
+Key = tuple[str, str, str]
+"""Panel, row and column."""
+PresetName = Literal["smoke", "cpu", "paper"]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is run, and how it is compared and drawn. A layer is a piece of config; later ones win."""
+
+    name: str
+    title: str
+    rows: Mapping[str, Layer]
+    columns: Mapping[str, Layer]
+    sizes: Mapping[str, Layer]
+    """By dataset: everything that the preset sets. The dataset is what the column, else the row, names."""
+    panels: Mapping[str, Layer] = field(default_factory=lambda: {"": {}})
+    over: Layer = field(default_factory=dict)
+    """On top of everything: the preset's stand-in data."""
+    against: str = ""
+    """The row that others are compared with; `|clean` is a column."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    first: tuple[str, ...] = ()
+    """Rows that are run before all others: the most informative."""
+    note: str = ""
+    picture: str = "bars"
+    focus: str = ""
+    """The only peer that is measured; empty: all."""
+    budget: float = 0.0
+    """Seconds that a cell is meant to take at this preset."""
+
+    @property
+    def varied(self) -> set[str]:
+        """The sections that rows, columns and panels set."""
+        layers = (*self.rows.values(), *self.columns.values(), *self.panels.values())
+        return {key for layer in layers for key in layer}
+
+    def with_rows(self, specs: Sequence[str]) -> Experiment:
+        """With these rows only: of the table's own, or as comparisons name them (`gossip:k=5/mine.py:MyGate`)."""
+        if not specs:
+            return self
+        rows = {}
+        for spec in specs:
+            label, layer = (spec, self.rows[spec]) if spec in self.rows else parse_spec(spec)
+            rows[label] = layer
+        return replace(self, rows=rows)
+
+    def only(self, axis: Literal["columns", "panels"], words: Sequence[str]) -> Experiment:
+        """With the columns or panels only whose names contain one of these words."""
+        if not words:
+            return self
+        have: Mapping[str, Layer] = getattr(self, axis)
+        kept = {label: layer for label, layer in have.items() if any(word in label for word in words)}
+        if not kept:
+            raise ConfigError(f"{axis}: {unknown('name', words[0], have)}")
+        return replace(self, columns=kept) if axis == "columns" else replace(self, panels=kept)
+
+    # -- configs -------------------------------------------------------------------------------------------------------
+
+    def refuse(self, given: Sequence[Layer]) -> None:
+        """What the table varies cannot be set from outside."""
+        for layer in given:
+            for key, value in layer.items():
+                if key not in self.varied or (key == "attack" and isinstance(value, Mapping) and set(value) == {"fraction"}):
+                    continue
+                if key == "partition" and isinstance(value, Mapping) and not {"name", "alpha", "classes"} & set(value):
+                    continue  # sizes of a partition may change, its kind not
+                if key in ("data", "peers"):
+                    continue
+                raise ConfigError(f"{key}: is what the table of {self.name!r} varies; use `amity compare` for others")
+
+    def config(self, key: Key, seed: int, given: Sequence[Layer] = ()) -> Config:
+        """The run of one cell."""
+        panel, row, column = (self.panels[key[0]], self.rows[key[1]], self.columns[key[2]])
+        layers = [panel, column, row]
+        data = next((layer["data"] for layer in reversed(layers) if "data" in layer), next(iter(self.sizes)))
+        under = self.sizes.get(data, next(iter(self.sizes.values())))
+        config = resolve([_merged([{"data": data}, under, *layers, self.over]), *given, {"seed": seed}])
+        if config.attack.name == "none" and config.attack.extra != Crowd():
+            config = config.replace(attack={"name": "none"})  # a share of no attackers is the same run whatever it says
+        return config
+
+    def keys(self) -> list[Key]:
+        """All cells, the most informative first."""
+        rows = [*self.first, *(row for row in self.rows if row not in self.first)]
+        ranked = [row for row in rows if row in self.rows]
+        return [(panel, row, column) for row in ranked for panel in self.panels for column in self.columns]
+
+    def cells(self, seeds: Sequence[int], root: Path, given: Sequence[Layer] = ()) -> list[tuple[Key, Cell]]:
+        """One cell a key and seed, all of the first seed first. A cell's folder is named by what it depends on, so that
+        tables that have cells in common share them."""
+        check_seeds(seeds)
+        self.refuse(given)
+        out = []
+        for seed in seeds:
+            for key in self.keys():
+                config = self.config(key, seed, given)
+                label = " | ".join(part for part in key if part)
+                out.append((key, Cell(label, seed, config, root / "cells" / config.digest[:20])))
+        return out
+
+
+def _merged(layers: Sequence[Layer]) -> dict[str, Any]:
+    """Layers on top of each other. Another partition keeps its sizes: how many examples a peer holds."""
+    out: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            old = out.get(key)
+            if isinstance(old, Mapping) and isinstance(value, Mapping):
+                kept = old if "name" not in value else {k: v for k, v in old.items() if key == "partition" and k in SIZES}
+                value = {**kept, **value}
+            out[key] = value
+    return out
+
+
+SIZES = ("samples", "test", "validation")
+"""What every partition has."""
+
+
+def given_layers(file: str | Path | None, overrides: Mapping[str, Any]) -> list[Layer]:
+    """A file's and the caller's own keys."""
+    return [layer for layer in (read_toml(file) if file else {}, nested(overrides)) if layer]

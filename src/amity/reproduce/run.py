@@ -1,0 +1,125 @@
+"""Run an experiment: cells in parallel, finished ones kept, records gathered, table, picture and page written."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amity.cells import Cell, OnEvent, run_cells
+from amity.errors import Failure
+from amity.privacy import needs_opacus
+from amity.reproduce.catalogue import PRESETS, experiment
+from amity.reproduce.experiment import Experiment, Key, Layer, given_layers
+from amity.reproduce.record import Head, record_of
+from amity.reproduce.table import Table
+from amity.run import Result
+from amity.simulate.build import bad_peers
+from amity.simulate.crew import cores
+from amity.store import RunDir, finished, read_config, refuse_unusable
+from amity.topology import peer_names
+
+ROOT = Path("runs") / "reproduce"
+"""Where tables and their cells are kept, unless `out=` says otherwise."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An experiment with its cells: what is about to be run."""
+
+    experiment: Experiment
+    preset: str
+    seeds: tuple[int, ...]
+    keyed: Sequence[tuple[Key, Cell]]
+    root: Path
+    command: str
+
+    @property
+    def path(self) -> Path:
+        return self.root / f"{self.experiment.name}-{self.preset}"
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Every run once, also where the table shows it twice."""
+        return list({cell.path: cell for _, cell in self.keyed}.values())
+
+    def run(self, jobs: int = 0, on_event: OnEvent | None = None) -> Table:
+        """Run what is missing and gather the table. A cell that fails does not take the others along."""
+        cells = self.cells
+        outcome = run_cells(cells, jobs, on_event)
+        failed = {cells[at].path: error for at, error in outcome.errors.items()}
+        errors = {f"{cell.label} seed {cell.seed}": failed[cell.path] for _, cell in self.keyed if cell.path in failed}
+        if len(failed) == len(cells):
+            raise Failure("no run succeeded; first error: " + next(iter(errors.values())))
+        return self._table([(key, cell) for key, cell in self.keyed if cell.path not in failed], errors)
+
+    def so_far(self) -> Table:
+        """The table of what is finished, also while others are still at work on the rest; nothing is run."""
+        done = [(key, cell) for key, cell in self.keyed if finished(cell.path, cell.config)]
+        if not done:
+            raise Failure(f"no run of {self.experiment.name} at {self.preset} is finished in {self.root}")
+        return self._table(done, {})
+
+    def _table(self, keyed: Sequence[tuple[Key, Cell]], errors: Mapping[str, str]) -> Table:
+        focus = self.experiment.focus
+        records = [record_of(key, Result(cell.path, read_config(cell.path)), focus) for key, cell in keyed]
+        return Table(self.experiment, self.head, records, errors)
+
+    @property
+    def head(self) -> Head:
+        machine = f"{platform.machine()}, {cores()} cores, Python {platform.python_version()}"
+        config = self.keyed[0][1].config
+        sizes = (
+            f"{config.peers} peers x {config.partition.options.get('samples')} examples, {config.rounds} rounds x "
+            f"{config.train.epochs} epochs, batch {config.train.batch}, lr {config.train.lr}, {config.model.name}"
+        )
+        return Head(self.experiment.name, self.preset, self.command, sizes, machine)
+
+
+def plan(
+    name: str,
+    preset: str = "cpu",
+    seeds: Sequence[int] = (),
+    root: Path = ROOT,
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    panels: Sequence[str] = (),
+    file: Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    command: str = "",
+) -> Plan:
+    """What would be run; refuses what cannot be."""
+    asked = experiment(name, preset).with_rows(rows).only("columns", columns).only("panels", panels)
+    given: list[Layer] = given_layers(file, overrides or {})
+    chosen = tuple(seeds) or asked.seeds
+    refuse_unusable(root)
+    keyed = asked.cells(chosen, root, given)
+    for _, cell in keyed:
+        needs_opacus(cell.config.privacy.thing)
+        bad_peers(cell.config, peer_names(cell.config.peers))
+        RunDir.check(cell.path, cell.config)
+    return Plan(asked, preset, chosen, keyed, root, command or f"amity reproduce {name} --preset {preset}")
+
+
+def reproduce(
+    name: str,
+    preset: str = "cpu",
+    seeds: Sequence[int] = (),
+    out: str | Path = ROOT,
+    jobs: int = 0,
+    on_event: OnEvent | None = None,
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    panels: Sequence[str] = (),
+    **overrides: Any,
+) -> Table:
+    """Run an experiment and write its table, figure and page: `amity.reproduce.reproduce("tau", "smoke")`."""
+    todo = plan(name, preset, seeds, Path(out), rows, columns, panels, overrides=overrides)
+    table = todo.run(jobs, on_event)
+    table.save(todo.path)
+    return table
+
+
+__all__ = ["PRESETS", "ROOT", "Plan", "plan", "reproduce"]

@@ -1,0 +1,344 @@
+"""A table made from records: means, paired differences, accuracy at equal bytes, and what the paper prints beside them."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+from amity import figures
+from amity.files import csv_text, write_atomically
+from amity.report import page, section
+from amity.reproduce.experiment import Experiment, Key
+from amity.reproduce.paper import Printed, printed
+from amity.reproduce.record import Head, Record, write_records
+from amity.reproduce.verdicts import Verdict, judge
+from amity.summary import std
+
+GOSSIP = "Gossip"
+"""The row whose bytes are the measure of all."""
+
+
+def paired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float | None]:
+    """Mean difference, and half of its 95 % confidence interval (Student's t; None for a single pair)."""
+    apart = np.array(ours) - np.array(theirs)
+    if len(apart) < 2:
+        return float(apart.mean()), None
+    half = student.ppf(0.975, len(apart) - 1) * apart.std(ddof=1) / math.sqrt(len(apart))
+    return float(apart.mean()), float(half)
+
+
+def at_bytes(record: Record, megabytes: float) -> float:
+    """Accuracy when so many bytes had been received: between two measurements in proportion, the last if never."""
+    moved, accuracy = [point[1] for point in record.curve], [point[2] for point in record.curve]
+    return float(np.interp(megabytes, moved, accuracy)) if moved[-1] > megabytes else record.accuracy
+
+
+@dataclass(frozen=True)
+class Difference:
+    """In points: mean over seeds, and half of the 95 % confidence interval."""
+
+    mean: float
+    half: float | None
+    seeds: int
+
+    @property
+    def sign(self) -> int:
+        """+1 or -1 where the interval excludes 0; else 0."""
+        return 0 if self.half is None or abs(self.mean) <= self.half else int(math.copysign(1, self.mean))
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.1f}" + ("" if self.half is None else f" ± {self.half:.1f}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One cell of the table over all seeds: accuracies in percent, differences in points."""
+
+    panel: str
+    row: str
+    column: str
+    seeds: int
+    accuracy: float
+    std: float
+    best: float
+    at_gossips_bytes: float | None
+    difference: float | None
+    """To the row (or column) that all are compared with, paired by seed."""
+    interval: float | None
+    paper: float | None
+    paper_std: float | None
+    megabytes: float
+    seconds: float
+    taken: float
+    precision: float | None
+    base_rate: float | None
+    attackers_weight: float | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """An experiment with its records."""
+
+    experiment: Experiment
+    head: Head
+    records: Sequence[Record]
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def by_key(self) -> dict[Key, dict[int, Record]]:
+        found: dict[Key, dict[int, Record]] = {}
+        for record in self.records:
+            found.setdefault(record.key, {})[record.seed] = record
+        return found
+
+    @cached_property
+    def printed(self) -> Printed:
+        return printed(self.experiment.name)
+
+    def of(self, panel: str, row: str, column: str) -> dict[int, Record]:
+        """The runs of a cell, by seed."""
+        return self.by_key.get((panel, row, column), {})
+
+    def accuracies(self, panel: str, row: str, column: str, equal_bytes: bool = False) -> dict[int, float]:
+        """By seed, in percent; where there are attackers, of the peers that are honest in every column."""
+        mine = self.of(panel, row, column)
+        if equal_bytes:
+            gossip = self.of(panel, GOSSIP, column)
+            return {seed: 100 * at_bytes(r, gossip[seed].megabytes) for seed, r in mine.items() if seed in gossip}
+        out = {}
+        for seed, record in mine.items():
+            rest = [self.of(panel, row, other).get(seed) for other in self.experiment.columns]
+            attacked = [r for r in rest if r is not None and None in r.final]
+            if not attacked or self.experiment.focus:
+                out[seed] = 100 * record.accuracy
+                continue
+            honest = [k for k in range(len(record.final)) if all(r.final[k] is not None for r in (record, *attacked))]
+            out[seed] = 100 * float(np.mean([record.final[k] for k in honest]))
+        return out
+
+    def difference(
+        self, ours: tuple[str, str, str], theirs: tuple[str, str, str], equal_bytes: bool = False
+    ) -> Difference | None:
+        """One cell minus another, paired by seed."""
+        mine, other = self.accuracies(*ours, equal_bytes), self.accuracies(*theirs, equal_bytes)
+        both = sorted(mine.keys() & other.keys())
+        if not both:
+            return None
+        return Difference(*paired([mine[seed] for seed in both], [other[seed] for seed in both]), len(both))
+
+    def baseline(self, panel: str, row: str, column: str) -> Key | None:
+        """The cell that this one is compared with."""
+        against = self.experiment.against
+        key = (panel, row, against[1:]) if against.startswith("|") else (panel, against, column)
+        return None if not against or key == (panel, row, column) else key
+
+    def entry(self, panel: str, row: str, column: str) -> Entry | None:
+        found = self.accuracies(panel, row, column)
+        if not found:
+            return None
+        runs = [self.of(panel, row, column)[seed] for seed in found]
+        other = self.baseline(panel, row, column)
+        apart = self.difference((panel, row, column), other) if other else None
+        paper, paper_std = self.printed.numbers.get((row, column), (None, None))
+        equal = list(self.accuracies(panel, row, column, equal_bytes=True).values())
+        values = list(found.values())
+        return Entry(
+            panel,
+            row,
+            column,
+            len(values),
+            float(np.mean(values)),
+            std(values),
+            100 * float(np.mean([r.best for r in runs])),
+            float(np.mean(equal)) if equal else None,
+            apart.mean if apart else None,
+            apart.half if apart else None,
+            paper,
+            paper_std,
+            float(np.mean([r.megabytes for r in runs])),
+            float(np.mean([r.seconds for r in runs])),
+            float(np.mean([r.taken for r in runs])),
+            mean_of([r.precision for r in runs]),
+            mean_of([r.base_rate for r in runs]),
+            mean_of([r.attackers_weight for r in runs]),
+        )
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        axes = self.experiment
+        found = (self.entry(p, r, c) for p in axes.panels for r in axes.rows for c in axes.columns)
+        return [entry for entry in found if entry is not None]
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        return judge(self)
+
+    # -- as text -------------------------------------------------------------------------------------------------------
+
+    def cell_text(self, entry: Entry | None) -> str:
+        """A cell as it is printed; in tables of attacks, bold if it holds."""
+        if entry is None:
+            return "-"
+        value = f"{entry.accuracy:.1f}" + (f" ± {entry.std:.1f}" if entry.seeds > 1 else "")
+        if self.experiment.picture == "heat" and entry.difference is not None and entry.difference >= -2:
+            return f"**{value}**"
+        return value + (f" ({entry.paper:.1f})" if entry.paper is not None else "")
+
+    @property
+    def shown(self) -> list[str]:
+        """Columns that have at least one run."""
+        have = {record.column for record in self.records}
+        return [column for column in self.experiment.columns if column in have]
+
+    def grids(self) -> list[tuple[str, list[str], list[list[str]]]]:
+        """What is printed: a title, a header and lines for each panel, and one for costs."""
+        out = []
+        for panel in self.experiment.panels:
+            entries = {(e.row, e.column): e for e in self.entries if e.panel == panel}
+            if not entries:
+                continue
+            lines = [
+                [row, *(self.cell_text(entries.get((row, c))) for c in self.shown)]
+                for row in self.experiment.rows
+                if any((row, c) in entries for c in self.shown)
+            ]
+            out.append((panel, ["", *self.shown], lines))
+        return out
+
+    def differences(self) -> list[tuple[str, list[str], list[list[str]]]]:
+        """Paired differences to the row that all are compared with, also at equal bytes."""
+        against, out = self.experiment.against, []
+        if not against or against.startswith("|"):
+            return []
+        for panel in self.experiment.panels:
+            for equal, what in ((False, ""), (True, ", at Gossip's bytes")):
+                if equal and (against != GOSSIP or self.experiment.picture == "lines"):
+                    continue
+                lines = []
+                for row in self.experiment.rows:
+                    cells = [self.difference((panel, row, c), (panel, against, c), equal) for c in self.shown]
+                    if row != against and any(cells):
+                        lines.append([row, *(str(cell) if cell else "-" for cell in cells)])
+                if lines:
+                    title = f"{panel}, " if panel else ""
+                    out.append((f"{title}minus {against}{what} (points, 95 % interval)", ["", *self.shown], lines))
+        return out
+
+    def costs(self) -> tuple[list[str], list[list[str]]]:
+        """What each row costs and whom it takes, mean over columns and panels."""
+        head = ["", "MB a peer", "seconds a run", "neighbours taken", "friends among them", "friends in reach", "runs"]
+        lines = []
+        for row in self.experiment.rows:
+            mine = [e for e in self.entries if e.row == row]
+            if not mine:
+                continue
+            precision, base = mean_of([e.precision for e in mine]), mean_of([e.base_rate for e in mine])
+            lines.append(
+                [
+                    row,
+                    f"{np.mean([e.megabytes for e in mine]):.2f}",
+                    f"{np.mean([e.seconds for e in mine]):.1f}",
+                    f"{np.mean([e.taken for e in mine]):.1f}",
+                    "-" if precision is None else f"{100 * precision:.0f} %",
+                    "-" if base is None else f"{100 * base:.0f} %",
+                    str(sum(e.seeds for e in mine)),
+                ]
+            )
+        return head, lines
+
+    @property
+    def caption(self) -> str:
+        """What the numbers are."""
+        seeds = sorted({record.seed for record in self.records})
+        paper = " (in brackets: the paper's)" if self.printed.numbers else ""
+        who = f"of {self.experiment.focus}" if self.experiment.focus else "mean over peers"
+        return (
+            f"Test accuracy in the last round in %, {who} ± standard deviation over seeds{paper}; preset "
+            f"{self.head.preset}, seeds {', '.join(map(str, seeds))}. {self.head.sizes}."
+        )
+
+    def markdown(self) -> str:
+        """Everything but the picture, in Markdown."""
+        parts = [self.caption]
+        for title, head, lines in (*self.grids(), *self.differences()):
+            parts += [f"**{title}**"] * bool(title) + [markdown_table(head, lines)]
+        parts.append(markdown_table(*self.costs()))
+        parts += [f"* **{v.claim.text}** *{v.status}.* {v.evidence}" for v in self.verdicts]
+        return "\n\n".join(parts) + "\n"
+
+    def save(self, path: Path) -> Path:
+        """table.md, table.csv, records.jsonl, verdicts.csv, figure.svg and report.html."""
+        picture = figures.svg(self.figure())
+        path.mkdir(parents=True, exist_ok=True)
+        write_records(path / "records.jsonl", self.head, self.records)
+        verdicts = [{"claim": v.claim.text, "verdict": v.status, "evidence": v.evidence} for v in self.verdicts]
+        for name, text in (
+            ("table.md", self.markdown()),
+            ("table.csv", csv_text([asdict(entry) for entry in self.entries])),
+            ("verdicts.csv", csv_text(verdicts) if verdicts else ""),
+            ("figure.svg", picture),
+            ("report.html", self._html(picture)),
+        ):
+            write_atomically(path / name, text.encode())
+        return path / "report.html"
+
+    def figure(self) -> Any:
+        from amity.reproduce.pictures import picture_of
+
+        return picture_of(self)
+
+    def _html(self, picture: str) -> str:
+        errors = "".join(f'<p class="bad">{html.escape(k)}: {html.escape(v)}</p>' for k, v in self.errors.items())
+        tables = "".join(
+            (f"<h3>{html.escape(title)}</h3>" if title else "") + html_table(head, lines)
+            for title, head, lines in (*self.grids(), *self.differences())
+        )
+        claims = html_table(
+            ["claim", "verdict", "evidence"], [[v.claim.text, f"**{v.status}**", v.evidence] for v in self.verdicts], True
+        )
+        known = "".join(f"<li>{html.escape(note)}</li>" for note in self.printed.known)
+        where = f"In the paper: {self.printed.where}. " if self.printed.where else ""
+        sizes = f"Its sizes: {self.printed.sizes}." if self.printed.sizes else ""
+        return page(
+            f"Amity: {self.experiment.title}",
+            f"<h1>{html.escape(self.experiment.title)}</h1><p>{html.escape(where + sizes)}</p>",
+            f"<p><code>{html.escape(self.head.command)}</code></p>",
+            errors,
+            section("Claims and verdicts", "", claims) if self.verdicts else "",
+            section("The table", f"{self.caption} {self.experiment.note}", tables),
+            section("The picture", "", picture),
+            section("What it costs", "Mean over columns and panels.", html_table(*self.costs())),
+            section("Known inconsistencies of the paper", "", f"<ul>{known}</ul>") if known else "",
+        )
+
+
+def mean_of(values: Sequence[float | None]) -> float | None:
+    """Of those that are there."""
+    there = [value for value in values if value is not None]
+    return float(np.mean(there)) if there else None
+
+
+def markdown_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
+
+
+def html_table(head: Sequence[str], lines: Sequence[Sequence[str]], wrap: bool = False) -> str:
+    """`**bold**` cells become bold; `wrap` lets long text break."""
+
+    def cell(text: str) -> str:
+        safe = html.escape(text)
+        return f"<b>{safe[2:-2]}</b>" if text.startswith("**") else safe
+
+    style = ' style="white-space:normal;text-align:left"' if wrap else ""
+    top = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+    body = "".join("<tr>" + "".join(f"<td{style}>{cell(text)}</td>" for text in cells) + "</tr>" for cells in lines)
+    return f"<table><tr>{top}</tr>{body}</table>"
