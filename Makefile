@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run swarm test test-all lint types clean
+.PHONY: run reproduce swarm test test-all lint types clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/run.stamp  ## Compare AFIND+ with its rivals on built-in data; ARGS="peers=10 ..." are config keys
@@ -13,6 +13,9 @@ run: $(VENV)/run.stamp  ## Compare AFIND+ with its rivals on built-in data; ARGS
 
 swarm: $(VENV)/peers.stamp  ## Eight real peers on this machine, each a process with its own certificate
 	$(BIN)/amity swarm $(ARGS)
+
+reproduce: $(VENV)/run.stamp  ## Every table and figure of the paper, at the size of seconds; ARGS="--preset cpu" for hours
+	$(BIN)/amity reproduce all $(or $(ARGS),--preset smoke)
 
 test: $(VENV)/test.stamp lint types  ## Everything that must hold before a change lands
 	$(BIN)/python -m pytest -n 2 $(ARGS)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from amity.figures import svg
 from amity.files import write_atomically
-from amity.reproduce import Table, experiment
+from amity.reproduce import EXPERIMENTS, Table, experiment
 from amity.reproduce.record import read_records
+from amity.reproduce.table import markdown_table
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs" / "RESULTS.md"
@@ -32,9 +33,18 @@ def block(name: str) -> str:
     return f"```\n{table.head.command}\n```\n\n{table.markdown()}\n![{table.experiment.title}](../results/{name}.svg)\n"
 
 
+def summary() -> str:
+    """All claims with their verdicts."""
+    lines = []
+    for name in EXPERIMENTS:
+        table = table_of(HERE / f"{name}.jsonl")
+        lines += [[f"[{name}](#{name})", table.printed.where, v.claim.text, f"**{v.status}**"] for v in table.verdicts]
+    return markdown_table(["experiment", "in the paper", "claim", "verdict"], lines) + "\n"
+
+
 def page(text: str) -> str:
     """The page with every block written anew."""
-    return BLOCK.sub(lambda found: f"{found[1]}{block(found[2])}{found[3]}", text)
+    return BLOCK.sub(lambda found: f"{found[1]}{summary() if found[2] == 'summary' else block(found[2])}{found[3]}", text)
 
 
 def main() -> None:

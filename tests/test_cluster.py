@@ -13,10 +13,12 @@ pytest.importorskip("ray")
 
 SCRIPT = """
 import time
+from dataclasses import replace
 import ray, torch
 from ray.cluster_utils import Cluster
 import amity
 from amity.errors import AmityError
+from amity.reproduce import reproduce
 from amity.run import restored
 from tests.conftest import tiny
 
@@ -53,6 +55,8 @@ except AmityError as error:
     assert str(error) == "engine.actors: 50 actors need a CPU each, and the cluster has 2", error
 else:
     raise SystemExit("50 actors on 2 CPUs?")
+tables = [reproduce("toy", "smoke", out=out, **how) for out, how in (("here", {}), ("there", {"engine": engine}))]
+assert [replace(r, seconds=0) for r in tables[0].records] == [replace(r, seconds=0) for r in tables[1].records]
 seen = same("lost", strategy={"name": "federico"}, rounds=8, checkpoint={"every": 3})
 assert seen == [0, 1, 2, 3, 4, 3, 4, 5, 6, 7], seen
 print("all the same")

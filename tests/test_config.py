@@ -51,7 +51,7 @@ def test_presets_set_fields_and_given_options_win() -> None:
     tuned, literal = load(None, []).strategy.thing, load(None, ["strategy.preset=literal"]).strategy.thing
     assert isinstance(tuned, Afind)
     assert isinstance(literal, Afind)
-    assert (tuned.reprobe, tuned.loss_side, tuned.average, tuned.upsilon) == ("all", "requester", 0.8, "auto")
+    assert (tuned.reprobe, tuned.loss_side, tuned.average, tuned.cut) == ("all", "requester", 0.8, "draw")
     assert (literal.threshold, literal.protocol, literal.include_self) == ("literal", "visit", False)
     mixed = load(None, ["strategy.preset=literal", "strategy.protocol=exchange"]).strategy.thing
     assert isinstance(mixed, Afind)

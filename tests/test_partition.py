@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -84,6 +85,14 @@ def test_shards_are_disjoint_and_hold_at_most_c_classes() -> None:
     assert all(sum(share > 0 for share in data.labels) <= 2 for data in peers.values())
 
 
+def test_labels_are_held_as_told_and_the_first_peers_hand_depends_on_nobody_else() -> None:
+    _, peers = deal("labels", labels=((4, 5), (0, 1, 2)), samples=12)
+    hands = list(peers.values())
+    assert [{k for k, share in enumerate(data.labels) if share} for data in hands[:3]] == [{4, 5}, {0, 1, 2}, {4, 5}]
+    _, others = deal("labels", labels=((4, 5), (7, 8)), samples=12)
+    assert torch.equal(hands[0].train.index, next(iter(others.values())).train.index)
+
+
 def test_groups_share_labels_within_and_none_between() -> None:
     _, peers = deal("groups", groups=2)
     even, odd = list(peers.values())[::2], list(peers.values())[1::2]
@@ -129,6 +138,8 @@ def test_validation_is_cut_off_the_training_examples() -> None:
         ("dirichlet", {"samples": 200}, r"10 peers x 200 samples exceed the 1000 .* use partition.samples<=100"),
         ("dirichlet_class", {"least": 200}, "cannot give 10 peers 200 each"),
         ("groups", {"groups": 11}, "must be <= 10"),
+        ("labels", {"labels": ((3, 10),)}, r"different classes from 0 to 9, got \(3, 10\)"),
+        ("labels", {"labels": ((3, 3),)}, r"different classes from 0 to 9, got \(3, 3\)"),
         ("iid", {"samples": 2000}, "samples must be <= 1000"),
         ("natural", {}, "does not say who wrote what"),
     ],

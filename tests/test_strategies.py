@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -113,6 +114,29 @@ def test_bounds_on_neighbours_and_similarity_hold() -> None:
     assert decide(Afind(max_neighbours=2, **common), town).row.keys() == {"a", "b", "c"}
     assert decide(Afind(min_similarity=0.85, **common), town).row.keys() == {"a", "b"}
     assert decide(Afind(threshold="fixed_k", k=1, **common), town).row.keys() == {"a", "b"}
+
+
+def test_neighbours_are_drawn_by_their_probability() -> None:
+    # s = (1, 0, 0) and υ = 1/ln 2: p = (.5, .25, .25), as above
+    town = Town(**EVERYONE_HERE, Similarity={"b": 1.0, "c": 0.0, "d": 0.0})
+    strategy = Afind(
+        tau=0.01,
+        upsilon=1.4426950408889634,
+        reprobe="all",
+        ablation="i+ii",
+        max_neighbours=1,
+        cut="draw",
+        include_self=False,
+    )
+    drawn = Counter(next(iter(decide(strategy, town, round=t).row)) for t in range(2000))
+    assert {j: n / 2000 for j, n in drawn.items()} == pytest.approx({"b": 0.5, "c": 0.25, "d": 0.25}, abs=0.04)
+
+
+def test_exploring_takes_some_of_those_who_were_not_admitted() -> None:
+    town = Town(**EVERYONE_HERE, Similarity={"b": 0.9, "c": -0.9, "d": -0.9})
+    strategy = Afind(tau=1.0, reprobe="all", ablation="i+ii", explore=1)
+    rows = [decide(strategy, town, round=t).row for t in range(40)]
+    assert {tuple(sorted(row)) for row in rows} == {("a", "b", "c"), ("a", "b", "d")}
 
 
 def test_ablation_switches_follow_table_2() -> None:

@@ -30,6 +30,7 @@ class Board:
         self._references = {c.label for c in cells if isinstance(c.config.strategy.thing, Reference)}
         self._done: dict[int, float] = dict.fromkeys(range(len(cells)), 0.0)
         self._accuracy: dict[int, dict[int, float]] = {}
+        self._kept = 0.0
         self._began = time.monotonic()
         self._last_plain, self._shown = self._began, 0.0
         self._progress = Progress(
@@ -57,6 +58,8 @@ class Board:
 
     def on_event(self, event: Event) -> None:
         cell = self._cells[event.cell]
+        if event.round < 0 and not event.error and not self._done[event.cell]:
+            self._kept += cell.config.rounds  # was finished before: it says nothing about the pace
         if not event.error:
             self._done[event.cell] = cell.config.rounds if event.round < 0 else event.round + event.part
         if event.accuracy is not None:
@@ -105,9 +108,10 @@ class Board:
 
     def _left(self, total: float, everything: int) -> str:
         """About how long it will take, from the pace so far."""
-        if not 0 < total < everything:
+        if not self._kept < total < everything:
             return ""
-        return f", about {duration((everything - total) * (time.monotonic() - self._began) / total)} left"
+        pace = (time.monotonic() - self._began) / (total - self._kept)
+        return f", about {duration((everything - total) * pace)} left"
 
 
 def single(console: Console, cell: Cell) -> tuple[Board, RoundHook]:

@@ -121,7 +121,7 @@ class Groups(Sizes):
 class Labels(Sizes):
     """Told outright: peer i holds the classes `labels[i]` in equal parts (more peers: from the start again)."""
 
-    labels: tuple[tuple[int, ...], ...] = ((0,), (1,))
+    labels: tuple[tuple[int, ...], ...] = ((0, 1), (2, 3))
 
     def deal(self, pool: Pool, peers: int, draw: np.random.Generator) -> list[Index]:
         for classes in self.labels:

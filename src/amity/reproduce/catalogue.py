@@ -517,6 +517,7 @@ def attack(p: Preset) -> Experiment:
             "Gossip": some,
             "AFIND+": afind(p.k),
             "AFIND+ (paper)": PAPERS,
+            "AFIND+ (wary)": {"strategy": {"name": "afind+", "preset": "wary"}},
             "Gossip/normclip": {**some, "stages": ["normclip"]},
             "Gossip/simgate": {**some, "stages": ["simgate"]},
             "Gossip/lossgate": {**some, "stages": ["lossgate"]},

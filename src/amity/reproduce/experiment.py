@@ -61,11 +61,11 @@ class Experiment:
         return replace(self, rows=rows)
 
     def only(self, axis: Literal["columns", "panels"], words: Sequence[str]) -> Experiment:
-        """With the columns or panels only whose names contain one of these words."""
+        """With the columns or panels only whose names contain one of these, as whole words."""
         if not words:
             return self
         have: Mapping[str, Layer] = getattr(self, axis)
-        kept = {label: layer for label, layer in have.items() if any(word in label for word in words)}
+        kept = {label: layer for label, layer in have.items() if any(f" {word} " in f" {label} " for word in words)}
         if not kept:
             raise ConfigError(f"{axis}: {unknown('name', words[0], have)}")
         return replace(self, columns=kept) if axis == "columns" else replace(self, panels=kept)
@@ -90,7 +90,8 @@ class Experiment:
         layers = [panel, column, row]
         data = next((layer["data"] for layer in reversed(layers) if "data" in layer), next(iter(self.sizes)))
         under = self.sizes.get(data, next(iter(self.sizes.values())))
-        config = resolve([_merged([{"data": data}, under, *layers, self.over]), *given, {"seed": seed}])
+        mine = _merged([{"data": data}, under, *layers, self.over])
+        config = resolve([mine, *(_elsewhere(layer, mine) for layer in given), {"seed": seed}])
         if config.attack.name == "none" and config.attack.extra != Crowd():
             config = config.replace(attack={"name": "none"})  # a share of no attackers is the same run whatever it says
         return config
@@ -126,6 +127,14 @@ def _merged(layers: Sequence[Layer]) -> dict[str, Any]:
                 value = {**kept, **value}
             out[key] = value
     return out
+
+
+def _elsewhere(given: Layer, mine: Layer) -> Layer:
+    """Another engine (`engine=ray`) computes the same thing elsewhere: how peers are grouped is part of the thing."""
+    if not isinstance(given.get("engine"), Mapping):
+        return given
+    how = {key: value for key, value in mine.get("engine", {}).items() if key in ("vectorise", "group")}
+    return {**given, "engine": {**how, **given["engine"]}}
 
 
 SIZES = ("samples", "test", "validation")

@@ -48,6 +48,8 @@ class Plan:
     def run(self, jobs: int = 0, on_event: OnEvent | None = None) -> Table:
         """Run what is missing and gather the table. A cell that fails does not take the others along."""
         cells = self.cells
+        if any(cell.config.engine.name != "local" for cell in cells):
+            jobs = jobs or 1  # a cell has the whole cluster
         outcome = run_cells(cells, jobs, on_event)
         failed = {cells[at].path: error for at, error in outcome.errors.items()}
         errors = {f"{cell.label} seed {cell.seed}": failed[cell.path] for _, cell in self.keyed if cell.path in failed}

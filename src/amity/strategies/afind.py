@@ -40,7 +40,15 @@ TUNED: dict[str, Any] = {
     "gamma": 0.0,
     "temperature": 10.0,
 }
-PRESETS = {"paper": PAPER, "literal": LITERAL, "tuned": TUNED}
+WARY: dict[str, Any] = {
+    "sketch": 256,
+    "upsilon": "auto",
+    "average": 0.8,
+    "reprobe": "all",
+    "loss_side": "requester",
+    "gamma": 0.0,
+}
+PRESETS = {"paper": PAPER, "literal": LITERAL, "tuned": TUNED, "wary": WARY}
 
 
 @dataclass(frozen=True)
@@ -114,7 +122,9 @@ class Afind:
     - `ablation`: the rows of Table 2.
 
     Reference: "AFIND+" (arXiv 2407.04460), equations of sections 3.2 to 3.4, Algorithm 1. Presets: `literal` as
-    printed, `paper` the closest reading that works, `tuned` what our experiments favour.
+    printed, `paper` the closest reading that works, `tuned` what our experiments favour (`amity reproduce study`): a few
+    neighbours drawn by p, weighed almost equally, myself not among them; `wary` trusts its own loss on its own data most,
+    which costs accuracy where everyone is honest and keeps most attackers out.
     """
 
     proxy: ProxyName = "grad"
