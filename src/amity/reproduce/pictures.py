@@ -59,42 +59,56 @@ def _legend(axes: Axes) -> None:
 
 def _bars(table: Table) -> Figure:
     """A group of bars a column, a bar a row; a hollow diamond is what the paper prints. The axis is cut off."""
-    panels, rows, columns = _panels(table), _rows(table), table.shown
-    width = 0.84 / len(rows)
-    figure = Figure(figsize=(max(6.0, 0.3 * len(rows) * len(columns) + 2.2), 3.1 * len(panels)))
-    for axes, panel in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True):
-        low, high = math.inf, -math.inf
-        for at, row in enumerate(rows):
-            look = _look(at, row)
-            faded = look["linestyle"] != "-"
-            entries = [(k, e) for k, column in enumerate(columns) if (e := table.entry(panel, row, column)) is not None]
-            if not entries:
-                continue
-            x = np.array([k for k, _ in entries]) + (at - (len(rows) - 1) / 2) * width
-            mean, spread = np.array([e.accuracy for _, e in entries]), np.array([e.std for _, e in entries])
-            axes.bar(
-                x, mean, width * 0.9, yerr=spread, color=look["color"], label=row, capsize=2, alpha=0.5 if faded else 1.0,
-                error_kw={"linewidth": 0.8},
-            )  # fmt: skip
-            printed = [(xk, e.paper) for xk, (_, e) in zip(x, entries, strict=True) if e.paper is not None]
-            if printed:
-                axes.plot(
-                    *zip(*printed, strict=True), "D", markersize=3.5, markerfacecolor="white", color="black", linewidth=0
-                )
-            low, high = min(low, float((mean - spread).min())), max(high, float((mean + spread).max()))
-            low = min([low, *(value for _, value in printed)])
-            high = max([high, *(value for _, value in printed)])
-        axes.set_ylim(max(0.0, low - 0.08 * (high - low) - 1), min(101.0, high + 0.06 * (high - low) + 1))
-        axes.set_xticks(
-            range(len(columns)), [column.replace("CIFAR-", "CIFAR-").replace(" ", "\n", 1) for column in columns]
-        )
-        axes.set_ylabel(ACCURACY if len(panels) == 1 else "test accuracy (%)")
-        axes.set_title(panel, fontsize=10, loc="left")
-        if table.printed.numbers:
-            axes.plot([], [], "D", markersize=3.5, markerfacecolor="white", color="black", label="the paper", linewidth=0)
-        _legend(axes)
+    have = {(record.panel, record.column) for record in table.records}
+    strips = []
+    for panel in _panels(table):
+        columns = [column for column in table.shown if (panel, column) in have]
+        strips += [(panel, columns[at : at + STRIP]) for at in range(0, len(columns), STRIP)]
+    widest = max(len(columns) for _, columns in strips)
+    figure = Figure(figsize=(max(6.0, 0.27 * len(_rows(table)) * widest + 2.4), 2.9 * len(strips)))
+    for axes, (panel, columns) in zip(figure.subplots(len(strips), 1, squeeze=False)[:, 0], strips, strict=True):
+        _strip(table, axes, panel, columns)
     figure.tight_layout()
     return figure
+
+
+STRIP = 4
+"""So many columns side by side."""
+
+
+def _strip(table: Table, axes: Axes, panel: str, columns: list[str]) -> None:
+    rows = _rows(table)
+    width, seen = 0.84 / len(rows), []
+    for at, row in enumerate(rows):
+        look = _look(at, row)
+        entries = [(k, e) for k, column in enumerate(columns) if (e := table.entry(panel, row, column)) is not None]
+        if not entries:
+            continue
+        x = np.array([k for k, _ in entries]) + (at - (len(rows) - 1) / 2) * width
+        mean, spread = np.array([e.accuracy for _, e in entries]), np.array([e.std for _, e in entries])
+        axes.bar(
+            x,
+            mean,
+            width * 0.9,
+            yerr=spread,
+            color=look["color"],
+            alpha=1.0 if look["linestyle"] == "-" else 0.5,
+            label=row,
+            capsize=2,
+            error_kw={"linewidth": 0.8},
+        )
+        printed = [(xk, e.paper) for xk, (_, e) in zip(x, entries, strict=True) if e.paper is not None]
+        if printed:
+            axes.plot(*zip(*printed, strict=True), "D", markersize=3.5, markerfacecolor="white", color="black", linewidth=0)
+        seen += [*(mean - spread), *(mean + spread), *(value for _, value in printed)]
+    low, high = min(seen), max(seen)
+    axes.set_ylim(max(0.0, low - 0.08 * (high - low) - 1), min(101.0, high + 0.06 * (high - low) + 1))
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_ylabel("test accuracy (%)")
+    axes.set_title(panel, fontsize=10, loc="left")
+    if table.printed.numbers:
+        axes.plot([], [], "D", markersize=3.5, markerfacecolor="white", color="black", label="the paper", linewidth=0)
+    _legend(axes)
 
 
 def _heat(table: Table) -> Figure:
@@ -220,21 +234,24 @@ def _lines(table: Table) -> Figure:
 
 
 def _dots(table: Table) -> Figure:
-    """Rows against their difference to the row that all are compared with: a dot a column, at equal bytes."""
+    """Rows against their difference to one of them at equal bytes: a mark a column, a line its seeds."""
     panels, rows = _panels(table), [row for row in _rows(table) if row != table.experiment.against]
     figure = Figure(figsize=(5.4 * len(panels) + 1.6, 0.27 * len(rows) + 1.3))
     drawn = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     for axes, panel in zip(drawn, panels, strict=True):
         for at, column in enumerate(table.shown):
             for line, row in enumerate(rows):
-                found = table.difference((panel, row, column), (panel, table.experiment.against, column), equal_bytes=True)
-                if found is not None:
-                    y = len(rows) - line + 0.12 * (1.5 - at)
+                ours = table.accuracies(panel, row, column, equal_bytes=True)
+                theirs = table.accuracies(panel, table.experiment.against, column, equal_bytes=True)
+                apart = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
+                if apart:
+                    y, look = len(rows) - line + 0.16 * (1.5 - at), {"color": COLOURS[at], "linewidth": 1}
+                    axes.plot([min(apart), max(apart)], [y, y], **look)
                     label = column if line == 0 else None
-                    axes.plot(found.mean, y, "o", markersize=4, color=COLOURS[at], label=label)
+                    axes.plot(np.mean(apart), y, "osD^"[at % 4], markersize=3.5, label=label, **look)
         axes.axvline(0, color="grey", linewidth=0.8)
         axes.set_yticks([len(rows) - line for line in range(len(rows))], [row.strip() for row in rows], fontsize=8)
-        axes.set_xlabel(f"points over {table.experiment.against} at its bytes, mean over seeds")
+        axes.set_xlabel(f"points over {table.experiment.against} at its bytes (line: seeds)")
         axes.set_title(panel, fontsize=10, loc="left")
         axes.grid(axis="y", linewidth=0.3)
     _legend(drawn[-1])
