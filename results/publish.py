@@ -50,7 +50,12 @@ def page(text: str) -> str:
 def main() -> None:
     for root in map(Path, sys.argv[1:]):
         for path in sorted(root.glob("*-cpu/records.jsonl")):
-            shutil.copy(path, HERE / f"{path.parent.name.removesuffix('-cpu')}.jsonl")
+            head, records = read_records(path)
+            asked = experiment(head.experiment, head.preset)
+            for one in records:
+                if asked.config(one.key, one.seed).digest[:20] != one.digest:
+                    raise SystemExit(f"{path}: {one.key} seed {one.seed} is not the run that the command makes now")
+            shutil.copy(path, HERE / f"{head.experiment}.jsonl")
     for path in sorted(HERE.glob("*.jsonl")):
         table = table_of(path)
         write_atomically(path.with_suffix(".svg"), svg(table.figure()).encode())

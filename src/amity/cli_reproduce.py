@@ -52,7 +52,8 @@ def reproduce(name: Name, words: Words = None, preset: PresetOption = "cpu", don
     failed = False
     for one in EXPERIMENTS if name == ALL else (name,):
         rows, columns, panels = (split_list(mine.get(key, "")) for key in ("rows", "columns", "panels"))
-        command = " ".join(["amity", "reproduce", one, "--preset", preset, *(words or [])])
+        asked = [word for word in words or [] if not word.startswith(("out=", "jobs="))]
+        command = " ".join(["amity", "reproduce", one, "--preset", preset, *asked])
         todo = plan(one, preset, seeds, root, rows, columns, panels, file, values, command)
         failed |= bool(_finish(todo, todo.so_far() if done else _run(todo, count(mine, "jobs"))))
     if name == ALL and preset == "smoke":

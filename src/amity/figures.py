@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -56,15 +56,32 @@ STRATEGIES = {
 """A strategy has the same colour in every picture."""
 
 
-def style(at: int, label: str = "") -> dict[str, Any]:
-    """Colour and dashes of the line number `at`: a strategy's own colour; its variants (`afind+:paper`) differ by dashes."""
-    name = re.split(r"[:/@ (,]", label.lower())[0]
-    if name not in STRATEGIES:
-        return {"color": COLOURS[at % len(COLOURS)], "linestyle": DASHES[at // len(COLOURS) % len(DASHES)]}
-    rest = label.lower()[len(name) :].strip(" :()")
-    plain = not rest or rest == "tuned" or rest.replace("=", "").removeprefix("k").isdecimal()
-    variant = 0 if plain else 1 + sum(map(ord, rest)) % (len(DASHES) - 1)
-    return {"color": STRATEGIES[name], "linestyle": DASHES[variant]}
+PARTS = {"i": "#9BC8E3", "i+ii": STRATEGIES["afind"], "i+ii+iii": STRATEGIES["afind+"], "blind": "#B8B8B8"}
+"""AFIND+ in the ablation."""
+OTHERS = ("#332288", "#AA4499", "#44AA99", "#999933", "#882255", "#DDCC77", "#117733", "#CC6677", "#6699CC")
+"""For what is no strategy: tasks, rates, strategies of one's own."""
+
+
+def styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Colour and dashes of every line of a picture: a strategy's own colour, and dashes for its variants."""
+    families: dict[str, list[str]] = {}
+    others = 0
+    for label in (labels := list(dict.fromkeys(labels))):
+        colour = PARTS.get(label) or STRATEGIES.get(_name(label))
+        if colour is None:
+            colour, others = OTHERS[others % len(OTHERS)], others + 1
+        families.setdefault(colour, []).append(label)
+    out = {}
+    for colour, family in families.items():
+        plain_first = sorted(family, key=lambda label: label.lower() not in (_name(label), f"{_name(label)}:tuned"))
+        for at, label in enumerate(plain_first):
+            out[label] = {"color": colour, "linestyle": DASHES[at % len(DASHES)]}
+    return {label: out[label] for label in labels}
+
+
+def _name(label: str) -> str:
+    """`gossip` of `gossip:k=5/krum@ditto` and of `Gossip k=1`."""
+    return re.split(r"[:/@ (,]", label.lower())[0]
 
 
 def _axes(width: float = 6.4, height: float = 3.8) -> tuple[Figure, Axes]:
@@ -80,12 +97,13 @@ def _curves(results: Sequence[Result]) -> tuple[Array, Array]:
 def accuracy_curves(runs: Runs) -> Figure:
     """Mean test accuracy by round; the band is one standard deviation over seeds."""
     figure, axes = _axes()
-    for at, (label, results) in enumerate(runs.items()):
+    look = styles(runs)
+    for label, results in runs.items():
         rounds, accuracy = _curves(results)
         mean, spread = accuracy.mean(0), accuracy.std(0)
-        axes.plot(rounds, mean, label=label, **style(at, label))
+        axes.plot(rounds, mean, label=label, **look[label])
         if len(results) > 1:
-            axes.fill_between(rounds, mean - spread, mean + spread, alpha=0.12, color=style(at, label)["color"], linewidth=0)
+            axes.fill_between(rounds, mean - spread, mean + spread, alpha=0.12, color=look[label]["color"], linewidth=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="round", ylabel="test accuracy, mean over peers (%)")
     _focus(axes, runs)
@@ -112,14 +130,15 @@ def megabytes_by_round(result: Result) -> Array:
 def accuracy_by_bytes(runs: Runs) -> Figure:
     """The same accuracies against what they cost in traffic."""
     figure, axes = _axes()
-    for at, (label, results) in enumerate(runs.items()):
+    look = styles(runs)
+    for label, results in runs.items():
         _, accuracy = _curves(results)
         moved = np.mean([megabytes_by_round(r) for r in results], 0)
         if moved[-1] == 0:
-            axes.axhline(accuracy.mean(0)[-1], label=f"{label} (moves nothing)", linewidth=1, **style(at, label))
+            axes.axhline(accuracy.mean(0)[-1], label=f"{label} (moves nothing)", linewidth=1, **look[label])
         else:
-            axes.plot(moved, accuracy.mean(0), label=label, **style(at, label))
-            axes.plot(moved[-1], accuracy.mean(0)[-1], "o", color=style(at, label)["color"], markersize=4)
+            axes.plot(moved, accuracy.mean(0), label=label, **look[label])
+            axes.plot(moved[-1], accuracy.mean(0)[-1], "o", color=look[label]["color"], markersize=4)
     axes.set(xlabel="MB received by a peer so far", ylabel="test accuracy, mean over peers (%)")
     _focus(axes, runs)
     axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
@@ -129,16 +148,17 @@ def accuracy_by_bytes(runs: Runs) -> Figure:
 def neighbours_taken(runs: Runs) -> Figure:
     """How many neighbours a peer takes, by round: the mean, and (single runs) the range from least to most."""
     figure, axes = _axes()
-    for at, (label, results) in enumerate(runs.items()):
+    look = styles(runs)
+    for label, results in runs.items():
         mean = np.mean([[r["taken"] for r in result.rounds] for result in results], 0)
         rounds = np.arange(1, len(mean) + 1)
-        axes.plot(rounds, mean, label=label, **style(at, label))
+        axes.plot(rounds, mean, label=label, **look[label])
         if len(runs) == 1:
             by_round: dict[int, list[int]] = {}
             for r in results[0].metrics:
                 by_round.setdefault(r["round"], []).append(r["taken"])
             low, high = zip(*[(min(v), max(v)) for _, v in sorted(by_round.items())], strict=True)
-            axes.fill_between(rounds, low, high, alpha=0.15, color=style(at, label)["color"], linewidth=0)
+            axes.fill_between(rounds, low, high, alpha=0.15, color=look[label]["color"], linewidth=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="round", ylabel="neighbours taken, mean over peers")
     axes.set_ylim(bottom=0)
@@ -219,24 +239,6 @@ def gain_by_peer(gains: Mapping[str, Sequence[float]]) -> Figure:
     return figure
 
 
-def grouped_bars(rows: Sequence[str], columns: Sequence[str], value: Array, spread: Array) -> Figure:
-    """A group of bars a row, a bar a column; whiskers are one standard deviation over seeds. The axis is cut off."""
-    figure, axes = _axes(max(1.1 * len(rows), 0.42 * len(rows) * len(columns)) + 1.6, 3.4)
-    width = 0.8 / len(columns)
-    for at, column in enumerate(columns):
-        x = np.arange(len(rows)) + (at - (len(columns) - 1) / 2) * width
-        axes.bar(x, value[:, at], width * 0.92, yerr=spread[:, at], color=COLOURS[at], label=column, capsize=3)
-        for k, height in enumerate(value[:, at]):
-            if np.isfinite(height):
-                axes.text(x[k], height + spread[k, at] + 0.15, f"{height:.1f}", ha="center", va="bottom", fontsize=7)
-    low, high = np.nanmin(value - spread), np.nanmax(value + spread)
-    axes.set_ylim(max(0.0, low - 0.4 * (high - low) - 0.5), high + 0.25 * (high - low) + 0.5)
-    axes.set_xticks(range(len(rows)), rows)
-    axes.set(ylabel="test accuracy, mean over peers (%)")
-    axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-    return figure
-
-
 def heat_table(
     rows: Sequence[str], columns: Sequence[str], value: Array, weight: Sequence[Sequence[float | None]]
 ) -> Figure:
@@ -270,9 +272,10 @@ def leakage_panels(
     figure = Figure(figsize=(4.2 * len(panels), 3.4))
     for axes, (title, label, ticks, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         x = np.arange(len(ticks))
-        for at, (name, points) in enumerate(lines.items()):
+        look = styles(lines)
+        for name, points in lines.items():
             mean, std = np.array(points).T
-            axes.errorbar(x, mean, std, marker="o", markersize=4, capsize=3, label=name, **style(at, name))
+            axes.errorbar(x, mean, std, marker="o", markersize=4, capsize=3, label=name, **look[name])
         axes.set_xticks(x, ticks)
         axes.set(title=title, xlabel=label, ylim=(-0.05, 1.05))
         axes.title.set_fontsize(9)

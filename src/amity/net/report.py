@@ -150,10 +150,11 @@ def _refusals(found: Sequence[Story]) -> str:
 def _curves(found: Sequence[Story]) -> Figure:
     figure = Figure(figsize=(6.4, 3.8))
     axes = figure.subplots()
-    for at, story in enumerate(found):
+    look = figures.styles(story.name for story in found)
+    for story in found:
         points = [(r["round"] + 1, 100 * r["accuracy"]) for r in story.metrics if r.get("accuracy") is not None]
         if points:
-            axes.plot(*zip(*points, strict=True), label=story.name, **figures.style(at))
+            axes.plot(*zip(*points, strict=True), label=story.name, **look[story.name])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="round", ylabel="test accuracy (%)")
     axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))

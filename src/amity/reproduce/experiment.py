@@ -39,6 +39,8 @@ class Experiment:
     """Rows that are run before all others: the most informative."""
     note: str = ""
     picture: str = "bars"
+    printed: str = ""
+    """The panel that the paper's numbers belong to; empty: all."""
     focus: str = ""
     """The only peer that is measured; empty: all."""
     budget: float = 0.0
@@ -78,10 +80,8 @@ class Experiment:
             for key, value in layer.items():
                 if key not in self.varied or (key == "attack" and isinstance(value, Mapping) and set(value) == {"fraction"}):
                     continue
-                if key == "partition" and isinstance(value, Mapping) and not {"name", "alpha", "classes"} & set(value):
+                if key == "partition" and isinstance(value, Mapping) and set(value) <= set(SIZES):
                     continue  # sizes of a partition may change, its kind not
-                if key in ("data", "peers"):
-                    continue
                 raise ConfigError(f"{key}: is what the table of {self.name!r} varies; use `amity compare` for others")
 
     def config(self, key: Key, seed: int, given: Sequence[Layer] = ()) -> Config:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
 
-from amity.figures import COLOURS, Array, heat_table, style
+from amity.figures import OTHERS, Array, heat_table, styles
 from amity.reproduce.verdicts import bound, error_ratio, rounds_to, tau_levels
 
 if TYPE_CHECKING:
@@ -48,11 +48,6 @@ def _rows(table: Table) -> list[str]:
     return [row for row in table.experiment.rows if row in have]
 
 
-def _look(at: int, row: str) -> dict[str, Any]:
-    """A row's colour: a strategy's own where the row is one."""
-    return style(at, row)
-
-
 def _legend(axes: Axes) -> None:
     axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 
@@ -78,9 +73,9 @@ STRIP = 4
 
 def _strip(table: Table, axes: Axes, panel: str, columns: list[str]) -> None:
     rows = _rows(table)
-    width, seen = 0.84 / len(rows), []
+    width, seen, looks = 0.84 / len(rows), list[float](), styles(rows)
     for at, row in enumerate(rows):
-        look = _look(at, row)
+        look = looks[row]
         entries = [(k, e) for k, column in enumerate(columns) if (e := table.entry(panel, row, column)) is not None]
         if not entries:
             continue
@@ -119,9 +114,8 @@ def _heat(table: Table) -> Figure:
     return heat_table(rows, columns, value, weight)
 
 
-def _band(axes: Axes, x: Array, values: Array, label: str, at: int) -> None:
+def _band(axes: Axes, x: Array, values: Array, label: str, look: dict[str, Any]) -> None:
     mean, spread = values.mean(0), values.std(0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1])
-    look = _look(at, label)
     axes.plot(x, mean, label=label, **look)
     axes.fill_between(x, mean - spread, mean + spread, alpha=0.12, color=look["color"], linewidth=0)
 
@@ -137,20 +131,20 @@ def _curves(table: Table) -> Figure:
     by_bytes = table.experiment.against == "Gossip"
     figure = Figure(figsize=(11.0 if by_bytes else 6.4, 3.8))
     drawn = figure.subplots(1, 2 if by_bytes else 1, squeeze=False)[0]
-    finals, lowest = [], math.inf
-    for at, row in enumerate(_rows(table)):
+    finals, lowest, looks = [], math.inf, styles(_rows(table))
+    for row in _rows(table):
         runs = list(table.of(panel, row, column).values())
         rounds, accuracy = _curve(runs)
-        _band(drawn[0], rounds, accuracy, row, at)
+        _band(drawn[0], rounds, accuracy, row, looks[row])
         finals.append(accuracy[:, -1].mean())
         lowest = min(lowest, accuracy.min())
         if by_bytes:
             moved = np.mean([[point[1] for point in run.curve] for run in runs], 0)
             if moved[-1] > 0:
-                drawn[1].plot(moved, accuracy.mean(0), **_look(at, row))
-                drawn[1].plot(moved[-1], accuracy.mean(0)[-1], "o", markersize=4, color=_look(at, row)["color"])
+                drawn[1].plot(moved, accuracy.mean(0), **looks[row])
+                drawn[1].plot(moved[-1], accuracy.mean(0)[-1], "o", markersize=4, color=looks[row]["color"])
             else:
-                drawn[1].axhline(accuracy.mean(0)[-1], linewidth=1, **_look(at, row))
+                drawn[1].axhline(accuracy.mean(0)[-1], linewidth=1, **looks[row])
     who = f"test accuracy of {table.experiment.focus} (%)" if table.experiment.focus else ACCURACY
     drawn[0].set(xlabel="round", ylabel=who)
     drawn[0].xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -183,7 +177,9 @@ def _tau(table: Table) -> Figure:
             mean = [np.mean(v) for v in values]
             spread = [np.std(v, ddof=1) if len(v) > 1 else 0.0 for v in values]
             label = f"{column}, to {100 * level:.1f} %" if axes is sooner else column
-            axes.errorbar(taus, mean, spread, marker="o", markersize=4, capsize=3, label=label, color=COLOURS[at])
+            axes.errorbar(
+                taus, mean, spread, marker="o", markersize=4, capsize=3, label=label, color=OTHERS[at % len(OTHERS)]
+            )
     taken.set(ylabel="neighbours taken, mean over rounds", ylim=(0, None))
     final.set(ylabel="final test accuracy (%)")
     sooner.set(ylabel="rounds to that accuracy", ylim=(0, None))
@@ -199,12 +195,13 @@ def _cost(table: Table) -> Figure:
     columns, panel = table.shown, _panels(table)[0]
     figure = Figure(figsize=(5.6 * len(columns), 4.0))
     for axes, column in zip(figure.subplots(1, len(columns), squeeze=False)[0], columns, strict=True):
-        for at, row in enumerate(_rows(table)):
+        looks = styles(_rows(table))
+        for row in _rows(table):
             entry = table.entry(panel, row, column)
             if entry is None:
                 continue
-            colour = _look(at, row)["color"]
-            hollow = {} if _look(at, row)["linestyle"] == "-" else {"markerfacecolor": "white"}
+            colour = looks[row]["color"]
+            hollow = {} if looks[row]["linestyle"] == "-" else {"markerfacecolor": "white"}
             axes.errorbar(
                 entry.megabytes, entry.accuracy, entry.std, marker="o", capsize=2, color=colour, linewidth=0.8, **hollow
             )
@@ -223,10 +220,11 @@ def _lines(table: Table) -> Figure:
     columns, panel = table.shown, _panels(table)[0]
     figure = Figure(figsize=(1.25 * len(columns) + 2.5, 3.6))
     axes = figure.subplots()
-    for at, row in enumerate(_rows(table)):
+    looks = styles(_rows(table))
+    for row in _rows(table):
         entries = [(k, e) for k, c in enumerate(columns) if (e := table.entry(panel, row, c)) is not None]
         x, mean, spread = zip(*[(k, e.accuracy, e.std) for k, e in entries], strict=True)
-        axes.errorbar(x, mean, spread, marker="o", markersize=4, capsize=3, label=row, **_look(at, row))
+        axes.errorbar(x, mean, spread, marker="o", markersize=4, capsize=3, label=row, **looks[row])
     axes.set_xticks(range(len(columns)), [column.replace(", ", ",\n") for column in columns], fontsize=8)
     axes.set_ylabel(ACCURACY)
     _legend(axes)
@@ -245,7 +243,7 @@ def _dots(table: Table) -> Figure:
                 theirs = table.accuracies(panel, table.experiment.against, column, equal_bytes=True)
                 apart = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
                 if apart:
-                    y, look = len(rows) - line + 0.16 * (1.5 - at), {"color": COLOURS[at], "linewidth": 1}
+                    y, look = len(rows) - line + 0.16 * (1.5 - at), {"color": OTHERS[at % len(OTHERS)], "linewidth": 1}
                     axes.plot([min(apart), max(apart)], [y, y], **look)
                     label = column if line == 0 else None
                     axes.plot(np.mean(apart), y, "osD^"[at % 4], markersize=3.5, label=label, **look)
@@ -268,19 +266,20 @@ def _theorem(table: Table) -> Figure:
     for at, eta in enumerate(etas):
         points = sorted((t, value) for (one, t), value in mean.items() if one == eta)
         t, value = (np.array(axis) for axis in zip(*points, strict=True))
-        norm.plot(t, value, color=COLOURS[at], label=f"η = {eta}")
-        norm.plot(t, fit[0] / (eta * t) + fit[1] * eta + fit[2] * eta**2, color=COLOURS[at], linestyle=":")
+        norm.plot(t, value, color=OTHERS[at % len(OTHERS)], label=f"η = {eta}")
+        norm.plot(t, fit[0] / (eta * t) + fit[1] * eta + fit[2] * eta**2, color=OTHERS[at % len(OTHERS)], linestyle=":")
     norm.plot([], [], ":", color="grey", label=f"a/(ηT) + bη + cη² ({100 * explained:.0f} %)")
     norm.set(xscale="log", yscale="log", xlabel="rounds T", ylabel="mean over T rounds of ‖mean gradient‖²")
     norm.legend(fontsize=7, frameon=False)
-    for at, column in enumerate(table.shown):
+    looks = styles(table.shown)
+    for column in table.shown:
         values = [
             [float(np.mean([v for _, v in r.series["consensus"]])) for r in table.of("", f"η={eta}", column).values()]
             for eta in etas
         ]
         center = np.array([np.mean(v) for v in values])
         width = [np.std(v, ddof=1) if len(v) > 1 else 0.0 for v in values]
-        spread.errorbar(etas, center, width, marker="o", markersize=4, capsize=3, label=column, **_look(at, column))
+        spread.errorbar(etas, center, width, marker="o", markersize=4, capsize=3, label=column, **looks[column])
     reference = np.array(etas) ** 2
     spread.plot(etas, reference * center[0] / reference[0], ":", color="grey", label="∝ η²")
     spread.set(xscale="log", yscale="log", xlabel="learning rate η", ylabel="mean squared distance to the mean model")
@@ -298,11 +297,14 @@ def _coreset(table: Table) -> Figure:
     figure = Figure(figsize=(5.2 * len(columns) + 1.2, 3.5))
     drawn = figure.subplots(1, len(columns), squeeze=False)[0]
     for axes, column in zip(drawn, columns, strict=True):
-        for at, row in enumerate(_rows(table)):
+        looks = styles(_rows(table))
+        for row in _rows(table):
             ratios = [error_ratio(r) for r in table.of(panel, row, column).values()]
             common = sorted(set.intersection(*[{t for t, _ in ratio} for ratio in ratios])) if ratios else []
             if common:
-                _band(axes, np.array(common), np.array([[dict(ratio)[t] for t in common] for ratio in ratios]), row, at)
+                _band(
+                    axes, np.array(common), np.array([[dict(ratio)[t] for t in common] for ratio in ratios]), row, looks[row]
+                )
         axes.axhline(1, color="grey", linewidth=0.8)
         axes.set(xlabel="round", ylabel="gradient error, chosen / all in reach")
         axes.set_title(column, fontsize=10, loc="left")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,10 +35,12 @@ class Plan:
     keyed: Sequence[tuple[Key, Cell]]
     root: Path
     command: str
+    part: bool = False
+    """Whether it is not the whole table at the preset's sizes."""
 
     @property
     def path(self) -> Path:
-        return self.root / f"{self.experiment.name}-{self.preset}"
+        return self.root / f"{self.experiment.name}-{self.preset}{'-part' if self.part else ''}"
 
     @property
     def cells(self) -> list[Cell]:
@@ -72,11 +74,16 @@ class Plan:
     @property
     def head(self) -> Head:
         machine = f"{platform.machine()}, {cores()} cores, Python {platform.python_version()}"
-        config = self.keyed[0][1].config
-        sizes = (
-            f"{config.peers} peers x {config.partition.options.get('samples')} examples, {config.rounds} rounds x "
-            f"{config.train.epochs} epochs, batch {config.train.batch}, lr {config.train.lr}, {config.model.name}"
-        )
+        configs = [cell.config for cell in self.cells]
+
+        def each(values: Iterable[Any]) -> str:
+            return " or ".join(dict.fromkeys(str(value or "all") for value in values))
+
+        peers, rounds = each(c.peers for c in configs), each(c.rounds for c in configs)
+        held, epochs = each(c.partition.options.get("samples") for c in configs), each(c.train.epochs for c in configs)
+        batch, lr = each(c.train.batch for c in configs), each(c.train.lr for c in configs)
+        model = each(c.model.name for c in configs)
+        sizes = f"{peers} peers x {held} examples, {rounds} rounds x {epochs} epochs, batch {batch}, lr {lr}, {model}"
         return Head(self.experiment.name, self.preset, self.command, sizes, machine)
 
 
@@ -102,7 +109,8 @@ def plan(
         needs_opacus(cell.config.privacy.thing)
         bad_peers(cell.config, peer_names(cell.config.peers))
         RunDir.check(cell.path, cell.config)
-    return Plan(asked, preset, chosen, keyed, root, command or f"amity reproduce {name} --preset {preset}")
+    part = bool(rows or columns or panels or given or set(chosen) != set(asked.seeds))
+    return Plan(asked, preset, chosen, keyed, root, command or f"amity reproduce {name} --preset {preset}", part)
 
 
 def reproduce(

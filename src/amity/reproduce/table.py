@@ -147,7 +147,8 @@ class Table:
         runs = [self.of(panel, row, column)[seed] for seed in found]
         other = self.baseline(panel, row, column)
         apart = self.difference((panel, row, column), other) if other else None
-        paper, paper_std = self.printed.numbers.get((row, column), (None, None))
+        here = panel == self.experiment.printed or not self.experiment.printed
+        paper, paper_std = self.printed.numbers.get((row, column), (None, None)) if here else (None, None)
         equal = list(self.accuracies(panel, row, column, equal_bytes=True).values())
         values = list(found.values())
         return Entry(
@@ -267,11 +268,12 @@ class Table:
 
     def markdown(self) -> str:
         """Everything but the picture, in Markdown."""
-        parts = [self.caption]
+        parts = [f"{self.caption} {self.experiment.note}".strip()]
         for title, head, lines in (*self.grids(), *self.differences()):
             parts += [f"**{title}**"] * bool(title) + [markdown_table(head, lines)]
         parts.append(markdown_table(*self.costs()))
         parts += [f"* **{v.claim.text}** *{v.status}.* {v.evidence}" for v in self.verdicts]
+        parts += [f"* Known of the paper: {note}" for note in self.printed.known]
         return "\n\n".join(parts) + "\n"
 
     def save(self, path: Path) -> Path:

@@ -166,6 +166,7 @@ class Afind:
 
     def pulls(self, neighbours: int) -> float:
         taken = min(self.k, neighbours) if self._threshold == "fixed_k" else neighbours / 3
+        taken = min(taken, self.max_neighbours or taken) + self.explore
         return 2 * taken if self.protocol == "visit" else taken
 
     # -- the plan --------------------------------------------------------------------------------------------------
@@ -222,7 +223,7 @@ class Afind:
         domain = coreset if self.entropy_over == "coreset" and coreset else view.neighbours
         s = {j: book.s.get(j, 0.0) for j in domain}
         if self._threshold == "fixed_k":
-            peers = tuple(sorted(p, key=lambda j: (-p[j], lot[j]))[: self.k])
+            peers = tuple(self._ranked(view, p, lot)[: self.k])
             theta, effective = min((p[j] for j in peers), default=0.0), float(len(peers))
         else:
             theta, effective = confidence.theta_of(s, p, self.tau, self._threshold)
@@ -230,17 +231,20 @@ class Afind:
         similar = tuple(j for j in peers if book.s.get(j, 0.0) >= self.min_similarity)
         return Choice(self._bounded(view, similar, p, lot), theta, effective)
 
+    def _ranked(self, view: View, p: dict[PeerId, float], lot: dict[PeerId, int]) -> list[PeerId]:
+        """The most probable first, ties by lot; or in the order of a draw by p without replacement."""
+        if self.cut == "top":
+            return sorted(p, key=lambda j: (-p[j], lot[j]))
+        noise = dict(zip(view.neighbours, view.rng.gumbel(size=len(view.neighbours)).tolist(), strict=True))
+        return sorted(p, key=lambda j: -math.log(max(p[j], 1e-300)) - noise[j])
+
     def _bounded(
         self, view: View, peers: tuple[PeerId, ...], p: dict[PeerId, float], lot: dict[PeerId, int]
     ) -> tuple[PeerId, ...]:
         """At least `min_neighbours` and at most `max_neighbours` (0: any number) by p, and `explore` others at random."""
-        rank = {j: (-p[j], float(lot[j])) for j in p}
-        if self.cut == "draw":  # the largest of ln p + Gumbel noise: a draw by p without replacement
-            noise = dict(zip(view.neighbours, view.rng.gumbel(size=len(view.neighbours)).tolist(), strict=True))
-            rank = {j: (-math.log(max(p[j], 1e-300)) - noise[j], 0.0) for j in p}
-        ranked = sorted(p, key=rank.__getitem__)
-        if len(peers) < self.min_neighbours:
-            peers = tuple(ranked[: self.min_neighbours])
+        ranked = self._ranked(view, p, lot)
+        missing = max(0, self.min_neighbours - len(peers))
+        peers += tuple(j for j in ranked if j not in peers)[:missing]
         if self.max_neighbours and len(peers) > self.max_neighbours:
             peers = tuple(j for j in ranked if j in peers)[: self.max_neighbours]
         if self.explore:
