@@ -11,9 +11,6 @@ from pathlib import Path
 import pytest
 
 from amity.config import load
-from amity.data.fashionmnist import FASHION
-from amity.data.published import find
-from amity.errors import DataError
 
 
 def run_example(repository: Path, name: str, *words: str) -> str:
@@ -40,27 +37,6 @@ def test_quickstart_prints_rows_that_sum_to_one(repository: Path) -> None:
     assert len(rows) == 10
     for row in rows:
         assert sum(map(float, re.findall(r" (0\.\d\d|1\.00)", row))) == pytest.approx(1, abs=0.1)
-
-
-def accuracies(out: str) -> dict[str, float]:
-    return {m[1].strip(): float(m[2]) for m in re.finditer(r"client 2 (.{13}) +([\d.]+) %", out)}
-
-
-def test_in_the_papers_toy_a_friend_helps_more_than_a_stranger(repository: Path) -> None:
-    found = accuracies(run_example(repository, "toy.py", "digits", "toy.svg", "17"))
-    assert found.keys() == {"alone", "with 1", "with 3", "with 1 and 3"}
-    assert found["with 1"] > found["with 3"]
-    assert Path("toy.svg").read_text().startswith("<svg")
-
-
-def test_the_papers_toy_runs_on_fashionmnist(repository: Path) -> None:
-    try:
-        find(FASHION)
-    except DataError as error:
-        pytest.skip(str(error))
-    found = accuracies(run_example(repository, "toy.py", "fashionmnist", "toy.svg", "1"))
-    assert len(found) == 4
-    assert all(10 < accuracy <= 100 for accuracy in found.values())
 
 
 def configs(repository: Path) -> list[Path]:

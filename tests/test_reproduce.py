@@ -19,7 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from amity.errors import ConfigError
+from amity.data.cifar import CIFAR10
+from amity.data.fashionmnist import FASHION
+from amity.data.published import find
+from amity.errors import ConfigError, DataError
 from amity.labels import SIGMAS, judge, measure_labels, predict
 from amity.reproduce import EXPERIMENTS, PRESETS, Table, experiment, reproduce
 from amity.reproduce.paper import printed
@@ -162,6 +165,19 @@ def test_every_experiment_makes_its_table_picture_and_verdicts_at_smoke(name: st
     with (path / "table.csv").open(encoding="utf-8") as lines:
         assert len(list(csv.DictReader(lines))) == len(records)
     assert (path / "table.md").read_text() == table.markdown()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("toy", "seeds=0"), ("table1", "columns=c=2 panels=finetune rows=AFIND+ seeds=0")]
+)
+def test_two_rounds_at_cpu_on_the_real_data(name: str, words: str, call: Call) -> None:
+    try:
+        find(FASHION if name == "toy" else CIFAR10)
+    except DataError as error:
+        pytest.skip(str(error))
+    code, _, err = call(f"reproduce {name} --preset cpu rounds=2 out=r {words}")
+    assert (code, err) == (0, "")
+    assert (Path("r") / f"{name}-cpu-part" / "figure.svg").exists()
 
 
 def test_a_record_says_what_the_run_says() -> None:
