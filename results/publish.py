@@ -12,9 +12,9 @@ from pathlib import Path
 
 from amity.figures import svg
 from amity.files import write_atomically
+from amity.report import markdown_table
 from amity.reproduce import EXPERIMENTS, Table, experiment
 from amity.reproduce.record import read_records
-from amity.reproduce.table import markdown_table
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs" / "RESULTS.md"

@@ -36,7 +36,7 @@ from amity.files import csv_text, write_atomically
 from amity.metrics import auc, overlaps
 from amity.privacy import ProxyNoise
 from amity.proxy import CardSpec, ProxyName, Sketcher, cosines
-from amity.report import describe, page, section
+from amity.report import describe, html_table, markdown_table, page, section
 from amity.reproduce.catalogue import FASHION
 from amity.rng import rng
 from amity.run import load_data
@@ -236,8 +236,6 @@ def save(found: Sequence[Reading], base: Config, seeds: Sequence[int], path: Pat
     rows, panels = summarise(found)
     picture = figures.svg(figures.leakage_panels(panels))
     head = ["proxy", "numbers", "σ", "round", "overlap", "leakage", "AUC of friends", "baseline"]
-    table = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>" for cells in rows)
-    top = "".join(f"<th>{cell}</th>" for cell in head)
     text = page(
         "Amity: what a card tells of labels",
         f"<h1>What a card tells of its peer's labels</h1><p>{html.escape(describe([base], seeds))}</p>",
@@ -248,12 +246,11 @@ def save(found: Sequence[Reading], base: Config, seeds: Sequence[int], path: Pat
             "same cards tell friends from strangers.",
             picture,
         ),
-        section("The numbers", "Mean ± standard deviation over seeds.", f"<table><tr>{top}</tr>{table}</table>"),
+        section("The numbers", "Mean ± standard deviation over seeds.", html_table(head, rows)),
     )
-    lines = ["| " + " | ".join(cells) + " |" for cells in [head, ["---"] * len(head), *rows]]
     for name, content in (
         ("labels.csv", csv_text([asdict(reading) for reading in found])),
-        ("table.md", "\n".join(lines) + "\n"),
+        ("table.md", markdown_table(head, rows) + "\n"),
         ("figure.svg", picture),
         ("report.html", text),
     ):

@@ -50,6 +50,24 @@ def section(title: str, note: str, content: str) -> str:
     return f"<h2>{html.escape(title)}</h2><p>{html.escape(note)}</p>{content}"
 
 
+def markdown_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
+
+
+def html_table(head: Sequence[str], lines: Sequence[Sequence[str]], wrap: bool = False) -> str:
+    """`**bold**` cells become bold; `wrap` lets long text break."""
+
+    def cell(text: str) -> str:
+        safe = html.escape(text)
+        return f"<b>{safe[2:-2]}</b>" if text.startswith("**") else safe
+
+    style = ' style="white-space:normal;text-align:left"' if wrap else ""
+    top = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+    body = "".join("<tr>" + "".join(f"<td{style}>{cell(text)}</td>" for text in cells) + "</tr>" for cells in lines)
+    return f"<table><tr>{top}</tr>{body}</table>"
+
+
 def table(lines: Sequence[Line], references: set[str]) -> str:
     """The summary; the best accuracy of those that are no references is bold, references are in italics."""
     fair = [line for line in lines if line.label not in references] or lines

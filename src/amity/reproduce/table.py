@@ -15,7 +15,7 @@ from scipy.stats import t as student
 
 from amity import figures
 from amity.files import csv_text, write_atomically
-from amity.report import page, section
+from amity.report import html_table, markdown_table, page, section
 from amity.reproduce.experiment import Experiment, Key
 from amity.reproduce.paper import Printed, printed
 from amity.reproduce.record import Head, Record, write_records
@@ -326,21 +326,3 @@ def mean_of(values: Sequence[float | None]) -> float | None:
     """Of those that are there."""
     there = [value for value in values if value is not None]
     return float(np.mean(there)) if there else None
-
-
-def markdown_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    rows = [head, ["---"] * len(head), *lines]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
-
-
-def html_table(head: Sequence[str], lines: Sequence[Sequence[str]], wrap: bool = False) -> str:
-    """`**bold**` cells become bold; `wrap` lets long text break."""
-
-    def cell(text: str) -> str:
-        safe = html.escape(text)
-        return f"<b>{safe[2:-2]}</b>" if text.startswith("**") else safe
-
-    style = ' style="white-space:normal;text-align:left"' if wrap else ""
-    top = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-    body = "".join("<tr>" + "".join(f"<td{style}>{cell(text)}</td>" for text in cells) + "</tr>" for cells in lines)
-    return f"<table><tr>{top}</tr>{body}</table>"
