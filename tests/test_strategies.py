@@ -101,10 +101,20 @@ def test_nobody_admitted_keeps_my_own_model_and_the_notebook() -> None:
     assert len(least) == 3  # two of the three, who are equal: by lot
 
 
-def test_without_self_a_single_friend_replaces_my_model() -> None:
-    town = Town(**EVERYONE_HERE, Similarity={"b": 0.9, "c": -0.9, "d": -0.9}, Loss=dict.fromkeys("abcd", 1.0))
-    strategy = Afind(tau=1.0, reprobe="all", loss_side="requester", include_self=False)
-    assert decide(strategy, town).row == {"b": 1.0}
+def test_without_self_a_crowd_replaces_my_model_and_a_few_do_not() -> None:
+    crowd = tuple("bcdef")
+    for admitted, row in (
+        (5, dict.fromkeys("bcdef", 0.2)),
+        (4, dict.fromkeys("bcde", 0.25)),
+        (3, dict.fromkeys("abcd", 0.25)),
+    ):
+        similar = {j: 0.9 if at < admitted else -0.9 for at, j in enumerate(crowd)}
+        town = Town(Pull=dict.fromkeys(crowd, 5), Similarity=similar, Loss=dict.fromkeys("abcdef", 1.0))
+        strategy = Afind(tau=0.5, reprobe="all", loss_side="requester", include_self=False)
+        assert decide(strategy, town, neighbours=crowd).row == pytest.approx(row)
+    visited = Town(Visit=dict.fromkeys("b", Reading(0.9, Losses(1.0, 1.0))))
+    alone = Afind(protocol="visit", include_self=False)
+    assert decide(alone, visited, neighbours=("b",)).row == {"b": 1.0}, "a copy of mine, trained by a friend"
 
 
 def test_bounds_on_neighbours_and_similarity_hold() -> None:
@@ -126,9 +136,8 @@ def test_neighbours_are_drawn_by_their_probability() -> None:
         ablation="i+ii",
         max_neighbours=1,
         cut="draw",
-        include_self=False,
     )
-    drawn = Counter(next(iter(decide(strategy, town, round=t).row)) for t in range(2000))
+    drawn = Counter(max(decide(strategy, town, round=t).row) for t in range(2000))  # of me and the one who was drawn
     assert {j: n / 2000 for j, n in drawn.items()} == pytest.approx({"b": 0.5, "c": 0.25, "d": 0.25}, abs=0.04)
 
 

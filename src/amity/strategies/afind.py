@@ -51,6 +51,10 @@ WARY: dict[str, Any] = {
 PRESETS = {"paper": PAPER, "literal": LITERAL, "tuned": TUNED, "wary": WARY}
 
 
+CROWD = 4
+"""So many neighbours' own models can do without mine."""
+
+
 @dataclass(frozen=True)
 class Notebook:
     """What peer i knows of its neighbours: p_ij, s_ij (averaged), F̃_ij, and whom it took last."""
@@ -116,7 +120,9 @@ class Afind:
       With it, `smoothing`="round" takes my own loss at the round's start as the loss before, the same for all, so
       that γ only turns the temperature into T/(1 − γ).
     - `smoothing` "round" is the equation, "across" the prose: F̃^t = (1 − γ)·F^t + γ·F̃^{t−1}.
-    - `include_self`: whether i stands in its own average. `average`: s̄ ← a·s̄ + (1 − a)·s over rounds, 0 forgets.
+    - `include_self`: whether i stands in its own average. Where neighbours send models of their own ("exchange") it does in
+      any case unless four of them came: a mean of few others forgets what i has learnt.
+    - `average`: s̄ ← a·s̄ + (1 − a)·s over rounds, 0 forgets.
     - p is called a sampling probability and used as a score. `cut`="top" takes the `max_neighbours` most probable of those
       admitted, "draw" draws them by p. `explore`: so many of the others are taken at random each round.
     - `ablation`: the rows of Table 2.
@@ -255,7 +261,8 @@ class Afind:
         self, view: View, book: Notebook, arrived: tuple[PeerId, ...], readings: dict[PeerId, Reading]
     ) -> Generator[Ask, Answers, tuple[Row, Notebook]]:
         """(iii): Boltzmann weights of the smoothed losses, uniform without iii, myself alone if nobody came."""
-        crowd = (view.me, *arrived) if self.include_self or not arrived else arrived
+        few = not arrived or (self.protocol == "exchange" and len(arrived) < CROWD)
+        crowd = (view.me, *arrived) if self.include_self or few else arrived
         if not arrived or "iii" not in self.ablation.split("+"):
             return spread(crowd), book
         before, after = yield from self._losses(view, crowd, readings)
