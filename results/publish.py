@@ -1,7 +1,7 @@
 """Make docs/RESULTS.md from the records of runs: tables, pictures and verdicts are never typed.
 
-`python results/publish.py [RUNS]` first takes the records of all tables at preset `cpu` from a folder that
-`amity reproduce` wrote (such as runs/reproduce), then draws every results/NAME.svg and rewrites, in docs/RESULTS.md, what
+`python results/publish.py [RUNS]` takes the newest records of all tables at preset `cpu` from a folder
+that `amity reproduce` wrote (such as runs/reproduce), then draws every results/NAME.svg and rewrites, in docs/RESULTS.md, what
 stands between `<!-- NAME -->` and `<!-- end -->`.
 """
 
@@ -49,7 +49,7 @@ def page(text: str) -> str:
 
 def main() -> None:
     for root in map(Path, sys.argv[1:]):
-        for path in sorted(root.glob("*-cpu/records.jsonl")):
+        for path in sorted(root.glob("*-cpu*/records.jsonl"), key=lambda path: path.stat().st_mtime):
             head, records = read_records(path)
             asked = experiment(head.experiment, head.preset)
             for one in records:

@@ -475,9 +475,9 @@ def test_the_bounds_shape_is_found_where_it_is_there() -> None:
         record(f"η={eta}", "AFIND+", series={"gradient_norm2": norms(eta), "consensus": consensus[eta]}) for eta in etas
     ]
     table = table_with("theorem", records)
-    _, fit, explained = bound(table)
+    _, fit, slack = bound(table)
     assert fit == pytest.approx([3, 5, 0], abs=1e-6)
-    assert explained == pytest.approx(1)
+    assert slack == pytest.approx(1)
     assert [v.status for v in table.verdicts] == [HOLDS, HOLDS]
 
 

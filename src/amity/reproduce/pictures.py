@@ -261,14 +261,14 @@ def _theorem(table: Table) -> Figure:
     """The mean squared gradient norm over T rounds for each η with the fitted bound, and the consensus distance by η."""
     figure = Figure(figsize=(10.5, 3.8))
     norm, spread = figure.subplots(1, 2)
-    mean, fit, explained = bound(table)
+    mean, fit, slack = bound(table)
     etas = sorted({eta for eta, _ in mean})
     for at, eta in enumerate(etas):
         points = sorted((t, value) for (one, t), value in mean.items() if one == eta)
         t, value = (np.array(axis) for axis in zip(*points, strict=True))
         norm.plot(t, value, color=OTHERS[at % len(OTHERS)], label=f"η = {eta}")
         norm.plot(t, fit[0] / (eta * t) + fit[1] * eta + fit[2] * eta**2, color=OTHERS[at % len(OTHERS)], linestyle=":")
-    norm.plot([], [], ":", color="grey", label=f"a/(ηT) + bη + cη² ({100 * explained:.0f} %)")
+    norm.plot([], [], ":", color="grey", label=f"tightest a/(ηT) + bη + cη² (median slack {slack:.1f})")
     norm.set(xscale="log", yscale="log", xlabel="rounds T", ylabel="mean over T rounds of ‖mean gradient‖²")
     norm.legend(fontsize=7, frameon=False)
     looks = styles(table.shown)
