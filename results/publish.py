@@ -1,8 +1,8 @@
 """Make docs/RESULTS.md from the records of runs: tables, pictures and verdicts are never typed.
 
-`python results/publish.py [RUNS]` takes the newest records of all tables at preset `cpu` from a folder
-that `amity reproduce` wrote (such as runs/reproduce), then draws every results/NAME.svg and rewrites, in docs/RESULTS.md, what
-stands between `<!-- NAME -->` and `<!-- end -->`.
+`python results/publish.py [RUNS]` takes the new records of all tables at preset `cpu` from a folder that `amity reproduce`
+wrote (such as runs/reproduce), draws every results/NAME.svg and rewrites, in docs/RESULTS.md, what stands between
+`<!-- NAME -->` and `<!-- end -->`.
 """
 
 import re

@@ -404,7 +404,7 @@ def _rate(table: Table) -> Judged:
     status = NOT if not falls else HOLDS if slack <= 3 else PARTLY
     said = ", ".join(f"{values[0]:.2g} to {values[-1]:.2g} (η={eta:g})" for eta, values in series.items())
     return status, (
-        f"AFIND+: from few rounds to all of them the mean goes from {said}. The tightest bound of that shape, {a:.2g}/(ηT) + "
+        f"AFIND+: from few rounds to all the mean goes from {said}. The tightest bound of that shape, {a:.2g}/(ηT) + "
         f"{b:.2g}η + {c:.2g}η², is {slack:.1f} times what is measured (median)."
     )
 
