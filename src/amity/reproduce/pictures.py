@@ -195,7 +195,7 @@ def _cost(table: Table) -> Figure:
     columns, panel = table.shown, _panels(table)[0]
     figure = Figure(figsize=(5.6 * len(columns), 4.0))
     for axes, column in zip(figure.subplots(1, len(columns), squeeze=False)[0], columns, strict=True):
-        looks = styles(_rows(table))
+        looks, named = styles(_rows(table)), list[tuple[str, float, float, str]]()
         for row in _rows(table):
             entry = table.entry(panel, row, column)
             if entry is None:
@@ -205,14 +205,26 @@ def _cost(table: Table) -> Figure:
             axes.errorbar(
                 entry.megabytes, entry.accuracy, entry.std, marker="o", capsize=2, color=colour, linewidth=0.8, **hollow
             )
-            axes.annotate(
-                row, (entry.megabytes, entry.accuracy), (5, 3), textcoords="offset points", fontsize=7, color=colour
-            )
+            named.append((row, entry.megabytes, entry.accuracy, colour))
         axes.set(xlabel="MB received by a peer in the whole run", ylabel=ACCURACY)
         axes.set_title(column, fontsize=10, loc="left")
         axes.margins(x=0.16)
+        _name_points(axes, named)
     figure.tight_layout()
     return figure
+
+
+def _name_points(axes: Axes, named: list[tuple[str, float, float, str]]) -> None:
+    """Names beside points, moved down where they would lie on each other."""
+    low, high = axes.get_ylim()
+    step, width = (high - low) / 24, (axes.get_xlim()[1] - axes.get_xlim()[0]) / 65
+    taken: list[tuple[float, float, float]] = []
+    for name, x, y, colour in sorted(named, key=lambda point: -point[2]):
+        left, right, spot = x + width, x + width * (1 + len(name)), y
+        while any(abs(spot - other) < step and left < end and right > start for start, end, other in taken):
+            spot -= step / 4
+        taken.append((left, right, spot))
+        axes.text(left, spot, name, fontsize=7, color=colour, va="center")
 
 
 def _lines(table: Table) -> Figure:
