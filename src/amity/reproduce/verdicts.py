@@ -133,12 +133,14 @@ def _over(table: Table, panel: str, rivals: Sequence[str], equal_bytes: bool = F
 @_check("table1", "best-everywhere")
 def _best_everywhere(table: Table) -> Judged:
     def one(panel: str) -> Judged:
-        ran = {record.row for record in table.records if record.panel == panel}
-        rivals = [*(row for row in ("Local", "FedAvg") if row in ran), *RIVALS]
-        found = _over(table, panel, rivals)
+        found = _over(table, panel, RIVALS)
+        for column, by_rival in found.items():
+            for row in ("Local", "FedAvg"):
+                apart = table.difference((panel, AFIND, column), (panel, row, column))
+                by_rival |= {row: apart} if apart is not None else {}
         status, evidence = weigh([d for by_rival in found.values() for d in by_rival.values()])
         ahead = sum(all(d.mean > 0 for d in by_rival.values()) for by_rival in found.values())
-        return status, f"First in {ahead} of {len(found)} columns. AFIND+ minus {', '.join(rivals)}: {evidence}"
+        return status, f"First in {ahead} of {len(found)} columns. AFIND+ minus all others: {evidence}"
 
     return _by_panel(table, one)
 
