@@ -66,7 +66,7 @@ def test_list_shows_every_entry_with_its_options(call: Call) -> None:
     assert code == 0
     for registry in (strategies, methods, models):
         assert all(entry.name in out and entry.summary[:30] in out for entry in registry)
-    assert "tau=0.5" in out
+    assert "tau=0.2" in out
     assert "loss_side=requester" in out  # of the preset that is the default
     assert "train.lr=0.01" in out
     code, out, _ = call("list topology")
