@@ -18,6 +18,7 @@ from scipy.spatial.distance import squareform
 from amity.core import START
 from amity.data import Dataset
 from amity.run import Result
+from amity.summary import received_by_round
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F", "#7F7F7F", "#6A3D9A")
 DASHES = ("-", "--", "-.", ":")
@@ -120,11 +121,7 @@ def _focus(axes: Axes, runs: Runs) -> None:
 
 def megabytes_by_round(result: Result) -> Array:
     """Cumulative megabytes received by a peer, at the rounds of the curve."""
-    per_round = np.zeros(result.config.rounds)
-    for r in result.metrics:
-        per_round[r["round"]] += r["card_in"] + r["model_in"] + r["reply_in"]
-    total = per_round.cumsum() / result.config.peers / 1e6
-    return np.asarray(total[[t for t, _ in result.curve]])
+    return np.asarray(received_by_round(result)[[t for t, _ in result.curve]])
 
 
 def accuracy_by_bytes(runs: Runs) -> Figure:

@@ -51,10 +51,17 @@ class Line:
         return asdict(self)
 
 
+def received_by_round(result: Result) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Megabytes that a peer has received up to each round, mean over peers."""
+    per_round = np.zeros(result.config.rounds)
+    for r in result.metrics:
+        per_round[r["round"]] += r["card_in"] + r["model_in"] + r["reply_in"]
+    return np.asarray(per_round.cumsum() / result.config.peers / 1e6)
+
+
 def received(result: Result) -> float:
     """Megabytes that a peer received, mean over peers."""
-    total = sum(r["card_in"] + r["model_in"] + r["reply_in"] for r in result.metrics)
-    return float(total / result.config.peers / 1e6)
+    return float(received_by_round(result)[-1])
 
 
 def gains(results: Sequence[Result], alone: Sequence[Result]) -> list[float]:

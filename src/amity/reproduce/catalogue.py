@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from amity.errors import ConfigError, unknown
@@ -198,7 +198,9 @@ def experiment(name: str, preset: str = "cpu") -> Experiment:
         raise ConfigError(unknown("experiment", name, EXPERIMENTS))
     if preset not in PRESETS:
         raise ConfigError(unknown("preset", preset, PRESETS))
-    return EXPERIMENTS[name](PRESETS[preset])
+    chosen = PRESETS[preset]
+    made = EXPERIMENTS[name](chosen)
+    return replace(made, over={**chosen.over, **made.over}, budget=chosen.budget)
 
 
 @_experiment
@@ -232,14 +234,12 @@ def toy(p: Preset) -> Experiment:
         rows,
         {"FashionMNIST": {"data": "fashionmnist"}},
         sizes,
-        over=p.over,
         against="alone",
         seeds=tuple(range(10)) if p.name == "cpu" else p.more,
         first=("alone", "with 1", "with 3"),
         note="Clients 1 and 2 hold labels 4 to 7, client 3 labels 0 to 3; all average every round. Measured: client 2.",
         picture="curves",
         focus="peer-00",
-        budget=p.budget,
     )
 
 
@@ -282,13 +282,11 @@ def study(p: Preset) -> Experiment:
         columns,
         p.sizes,
         panels=BACKBONES,
-        over=p.over,
         against="Gossip",
         seeds=(0,) if p.name == "smoke" else (10, 11),
         first=("Gossip", "drawn", "all cards"),
         note="Chosen on seeds 10 and 11; reported, in the other tables, on seeds 0 to 4.",
         picture="dots",
-        budget=p.budget,
     )
 
 
@@ -304,13 +302,11 @@ def table1(p: Preset) -> Experiment:
         FOUR,
         p.sizes,
         panels=BACKBONES,
-        over=p.over,
         against="Gossip",
         seeds=p.more,
         first=("AFIND+", "Gossip", "FedeRiCo", "PENS"),
         note="AFIND+ is the preset `tuned`, AFIND+ (paper) the closest reading of the paper that works. FedAvg is one "
         "model for all, fine-tuned like the others.",
-        budget=p.budget,
     )
 
 
@@ -324,13 +320,11 @@ def ablation(p: Preset) -> Experiment:
         {"Gossip": gossip(p.k), **parts, "blind": afind(p.k, upsilon=1000.0)},
         TABLE2,
         p.sizes,
-        over=p.over,
         against="Gossip",
         seeds=p.more,
         first=("i+ii+iii", "Gossip"),
         note="i takes a fixed number of the most similar, ii as many as the threshold admits (at most so many, drawn), iii "
         "weighs by loss. Blind, not in the paper: the same with υ = 1000, to which everyone looks alike.",
-        budget=p.budget,
     )
 
 
@@ -341,7 +335,7 @@ def threshold(p: Preset, value: float) -> Layer:
 
 @_experiment
 def tau(p: Preset) -> Experiment:
-    """Figure 6: the global threshold τ."""
+    """Figure 8: the global threshold τ."""
     rows = {f"τ={t}": threshold(p, t) for t in (0.1, 0.2, 0.5, 0.8, 1.0, 1.5)}
     return Experiment(
         "tau",
@@ -349,12 +343,10 @@ def tau(p: Preset) -> Experiment:
         rows,
         {key: CIFAR10[key] for key in ("CIFAR-10 α=0.1", "CIFAR-10 c=2")},
         p.sizes,
-        over=p.over,
         against="τ=0.5",
         seeds=p.seeds,
         first=("τ=0.1", "τ=1.5", "τ=0.5"),
         picture="tau",
-        budget=p.budget,
     )
 
 
@@ -381,19 +373,22 @@ def cost(p: Preset) -> Experiment:
         rows,
         {key: CIFAR10[key] for key in ("CIFAR-10 α=0.1", "CIFAR-10 c=2")},
         p.sizes,
-        over=p.over,
         against="Gossip",
         seeds=p.seeds,
         first=("AFIND+", "Gossip"),
         picture="cost",
-        budget=p.budget,
     )
+
+
+def half_graph(p: Preset) -> dict[str, Any]:
+    """Everyone is connected to half of the others at random."""
+    return {"name": "regular", "k": {"smoke": 2, "cpu": 10, "paper": 49}[p.name]}
 
 
 @_experiment
 def topology(p: Preset) -> Experiment:
     """Table 3: a partially connected graph."""
-    half = {"topology": {"name": "regular", "k": 49 if p.name == "paper" else 2 if p.name == "smoke" else 10}}
+    half = {"topology": half_graph(p)}
     return Experiment(
         "topology",
         "Table 3: half of the connections",
@@ -402,12 +397,10 @@ def topology(p: Preset) -> Experiment:
         p.sizes,
         panels={"half": half, "full": {"topology": "full"}},
         printed="half",
-        over=p.over,
         against="Gossip",
         seeds=p.more,
         first=("AFIND+", "Gossip"),
         note="Half: everyone is connected to half of the others at random.",
-        budget=p.budget,
     )
 
 
@@ -422,12 +415,10 @@ def privacy(p: Preset) -> Experiment:
         TABLE2,
         p.sizes,
         panels={"tuned": afind(p.k), "paper": PAPERS},
-        over=p.over,
         against="σ=0",
         seeds=p.seeds,
         first=("σ=0", "σ=50", "σ=5"),
         note="A card is clipped to length 1 and gets noise of standard deviation σ/L in each number; L = 128, the paper's.",
-        budget=p.budget,
     )
 
 
@@ -447,13 +438,12 @@ def convergence(p: Preset) -> Experiment:
         rows,
         {"FEMNIST": {"data": "femnist"}},
         p.sizes,
-        over={**p.over, "partition": {"name": "dirichlet", **SMOKE["partition"]}} if p.name == "smoke" else p.over,
+        over={"partition": {"name": "dirichlet", **SMOKE["partition"]}} if p.name == "smoke" else {},
         against="Gossip",
         seeds=p.more,
         first=("AFIND+", "Gossip"),
         note="Writers are peers, each with its own test examples.",
         picture="curves",
-        budget=p.budget,
     )
 
 
@@ -476,24 +466,21 @@ def pfl(p: Preset) -> Experiment:
             "α=0.1": {"partition": CIFAR10["CIFAR-10 α=0.1"]["partition"]},
             "c=2": {"partition": CIFAR10["CIFAR-10 c=2"]["partition"]},
         },
-        over=p.over,
         against="Gossip",
         seeds=p.seeds,
         first=("AFIND+", "Gossip"),
-        budget=p.budget,
     )
 
 
 @_experiment
 def dynamic(p: Preset) -> Experiment:
     """Peers that come and go, graphs that change."""
-    degree = 2 if p.name == "smoke" else 10 if p.name == "cpu" else 49
     base = CIFAR10["CIFAR-10 α=0.1"]
     columns = {
         "all there": {**base, "topology": "full"},
         **{f"{away} % away": {**base, "topology": {"name": "full", "online": 1 - away / 100}} for away in (10, 30, 50)},
-        "half graph": {**base, "topology": {"name": "regular", "k": degree}},
-        "half graph, new each round": {**base, "topology": {"name": "regular", "k": degree, "redraw": 1}},
+        "half graph": {**base, "topology": half_graph(p)},
+        "half graph, new each round": {**base, "topology": {**half_graph(p), "redraw": 1}},
     }
     return Experiment(
         "dynamic",
@@ -501,13 +488,11 @@ def dynamic(p: Preset) -> Experiment:
         {"Gossip": gossip(p.k), "FedeRiCo": rivals(p.k)["FedeRiCo"], "AFIND+": afind(p.k)},
         columns,
         p.sizes,
-        over=p.over,
         against="Gossip",
         seeds=p.seeds,
         first=("AFIND+", "Gossip"),
         note="CIFAR-10, α=0.1. Who is away trains on and is measured, but exchanges nothing.",
         picture="lines",
-        budget=p.budget,
     )
 
 
@@ -540,13 +525,11 @@ def attack(p: Preset) -> Experiment:
         },
         {"clean": {"attack": "none"}, **{name: {"attack": {"name": name}} for name in ATTACKS}},
         {"fashionmnist": {**p.sizes["fashionmnist"], **({} if p.name == "paper" else TINY if p.name == "cpu" else SMOKE)}},
-        over=p.over,
         against="|clean",
         seeds=p.seeds,
         first=("Gossip", "AFIND+", "Gossip/normclip"),
         note="A fifth of the peers attack (attack.fraction). Bold: within 2 points of the same row without attackers.",
         picture="heat",
-        budget=p.budget,
     )
 
 
@@ -570,11 +553,9 @@ def theorem(p: Preset) -> Experiment:
         rows,
         {"AFIND+": {"data": "fashionmnist", **afind(p.k)}, "Gossip": {"data": "fashionmnist", **gossip(p.k)}},
         {"fashionmnist": sizes},
-        over=p.over,
         seeds=p.seeds,
         picture="theorem",
         note="The norm is of the mean gradient of all peers at their mean model; SGD without momentum, one epoch a round.",
-        budget=p.budget,
     )
 
 
@@ -589,11 +570,9 @@ def coreset(p: Preset) -> Experiment:
         {name: {**layer, **every} for name, layer in rows.items()},
         {key: CIFAR10[key] for key in ("CIFAR-10 α=0.1", "CIFAR-10 c=2")},
         p.sizes,
-        over=p.over,
         against="Gossip",
         seeds=p.seeds,
         first=("AFIND+", "Gossip"),
         note="‖∇F_i − ∇F_j‖² at the network's mean model, over the chosen j and over all in reach. The oracle reads labels.",
         picture="coreset",
-        budget=p.budget,
     )

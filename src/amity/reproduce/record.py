@@ -16,7 +16,7 @@ from amity.files import write_atomically
 from amity.reproduce.experiment import Key
 from amity.run import Result
 from amity.store import read_lines
-from amity.summary import received
+from amity.summary import received_by_round
 from amity.topology import peer_names
 
 SERIES = ("gradient_norm2", "consensus", "coreset_error", "all_error", "taken", "auc")
@@ -68,11 +68,7 @@ def _mean(rounds: Sequence[dict[str, Any]], key: str) -> float | None:
 def record_of(key: Key, result: Result, focus: str = "") -> Record:
     """What is kept of a run that has ended; of one peer, where the experiment looks at one."""
     names, config = peer_names(result.config.peers), result.config
-    per_round = np.zeros(config.rounds)
-    for r in result.metrics:
-        per_round[r["round"]] += r["card_in"] + r["model_in"] + r["reply_in"]
-    moved = per_round.cumsum() / config.peers / 1e6
-    curve = result.curve
+    moved, curve = received_by_round(result), result.curve
     if focus:
         curve = [(r["round"], r["accuracy"]) for r in result.metrics if r["peer"] == focus and "accuracy" in r]
     final = result.final()
@@ -91,7 +87,7 @@ def record_of(key: Key, result: Result, focus: str = "") -> Record:
         _round(curve[-1][1]) or 0.0,
         _round(max(a for _, a in curve)) or 0.0,
         [_round(final.get(name)) for name in names],
-        _round(received(result)) or 0.0,
+        _round(float(moved[-1])) or 0.0,
         round(seconds, 1),
         config.rounds,
         _mean(result.rounds, "taken") or 0.0,
