@@ -49,7 +49,7 @@ FASHION: Layer = {
     "rounds": 20,
     "partition": {"name": "pathological", "classes": 4, "samples": 80, "test": 100},
     "model": "fashion_cnn2",
-    "train": {"epochs": 5, "batch": 20, "lr": 0.02, "momentum": 0.9},
+    "train": {"epochs": 5, "batch": 20, "lr": 0.02, "momentum": 0.9, "precision": "fp32"},
     "eval": {"every": 5, "gradients_every": 0},
 }
 """Twenty peers with 80 images of four kinds of clothes each."""
