@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from amity.files import write_atomically
 from amity.net.collect import merge
-from amity.net.identity import Identity
+from amity.net.identity import Identity, expires
 from amity.net.node import Node
 from amity.net.options import Net
 from amity.net.roster import Member
@@ -69,10 +72,24 @@ class Drill:
             assert time.monotonic() < end, f"stuck in round {self.front}; running {self.swarm.running}"
             time.sleep(0.02)
 
+    def allow(self, last: int | None, *names: str) -> None:
+        """Let these (all) train up to this round; they stand still before the next until more is allowed (None: all)."""
+        for name in names or self.swarm.names:
+            gate = _gate(self.swarm.out, name)
+            if last is None:
+                gate.unlink(missing_ok=True)
+            else:
+                write_atomically(gate, str(last).encode())
+
     def kill(self, name: str) -> None:
         self.disturbed.add(name)
         self.swarm.kill(name)
         self.swarm.processes[name].join()
+
+    def sees(self, name: str, other: str) -> bool:
+        """Whether a peer has a link to another, by its log."""
+        words = [e["event"] for e in self.events(name) if e.get("peer") == other and e["event"] in ("joined", "left")]
+        return words[-1:] == ["joined"]
 
     def events(self, name: str) -> list[dict[str, Any]]:
         return read_lines(self.swarm.folder(name) / "state" / "audit.jsonl")
@@ -96,8 +113,15 @@ class Drill:
         return [r["round"] for r in read_lines(self.swarm.folder(name) / "state" / "metrics.jsonl")]
 
 
-def paced(enter: Callable[[str], None] | None = None, seconds: float = 0.3) -> Callable[[str], None]:
-    """In a peer's process: training takes so much longer, so that faults fall into rounds whatever the machine."""
+def _gate(out: Path, name: str) -> Path:
+    return out / f"{name}.gate"
+
+
+def paced(
+    enter: Callable[[str], None] | None = None, seconds: float = 0.3, gates: Path | None = None
+) -> Callable[[str], None]:
+    """In a peer's process: training takes so much longer, and waits at its gate (`Drill.allow`), so that faults fall into
+    the rounds they are meant for, whatever the machine."""
 
     def slow(name: str) -> None:
         if enter is not None:
@@ -106,11 +130,20 @@ def paced(enter: Callable[[str], None] | None = None, seconds: float = 0.3) -> C
 
         def later(self: Node, t: int, degree: int) -> Any:
             self.stop.wait(seconds)
+            while gates is not None and t > _allowed(gates, name) and not self.stop.wait(0.02):
+                pass
             return train(self, t, degree)
 
         Node._train = later  # type: ignore[method-assign]
 
     return slow
+
+
+def _allowed(out: Path, name: str) -> float:
+    try:
+        return int(_gate(out, name).read_text())
+    except FileNotFoundError:
+        return math.inf
 
 
 @contextmanager
@@ -122,7 +155,7 @@ def drill(
     lab: Lab | None = None,
     unlisted: tuple[str, ...] = (),
 ) -> Iterator[Drill]:
-    swarm = Swarm(out, settings, net, hosts=lab.hosts if lab else {}, enter=paced(lab.enter if lab else None))
+    swarm = Swarm(out, settings, net, hosts=lab.hosts if lab else {}, enter=paced(lab.enter if lab else None, gates=out))
     swarm.lay_out()
     for name in unlisted:
         swarm.write_roster(swarm.roster.without(name))
@@ -216,18 +249,22 @@ def test_the_first_peer_of_the_roster_may_be_dead_from_the_start(tmp_path: Path,
 def test_two_halves_that_are_cut_apart_go_on_and_find_each_other_again(tmp_path: Path, full: bool) -> None:
     settings = config(20 if full else 12)
     with Lab([f"peer-{i:02d}" for i in range(8)]) as lab, drill(tmp_path / "swarm", settings, lab=lab) as chaos:
+        names = chaos.swarm.names
+        half = {name: at < 4 for at, name in enumerate(names)}
         chaos.until(lambda: chaos.front >= 1)
         chaos.split = True
         lab.cut()
-        cut = chaos.front
-        chaos.until(lambda: min(chaos.round_of(name) for name in chaos.swarm.names) >= cut + (6 if full else 4))
+        apart = chaos.front + (6 if full else 4)
+        chaos.until(lambda: min(chaos.round_of(name) for name in names) >= apart)
+        chaos.allow(max(apart + 2, chaos.front + 1))
         lab.heal()
+        chaos.until(lambda: all(half[name] == half[other] or chaos.sees(name, other) for name in names for other in names))
+        chaos.allow(None)
         result = chaos.finish()
         rows = {(r["peer"], r["round"]): r["row"] for r in result.edges}
-    half = {name: at < 4 for at, name in enumerate(chaos.swarm.names)}
     across = {t for (peer, t), row in rows.items() for j in row if j in half and half[j] != half[peer]}
-    apart = [t for t in range(settings.rounds) if t not in across]
-    assert len(apart) >= 2, "while the cable was cut, nobody took from the other half"
+    alone = [t for t in range(settings.rounds) if t not in across]
+    assert len(alone) >= 2, "while the cable was cut, nobody took from the other half"
     assert max(across) >= settings.rounds - 3, "after it was healed, they do again"
     hardly_worse(result, settings, tmp_path / "calm", full)
 
@@ -312,13 +349,18 @@ def test_a_newcomer_takes_the_current_model_of_its_friends_and_members_come_and_
         identity = Identity.load(swarm.folder("peer-04") / "identity", "peer-04")
         listen = read_setup(swarm.folder("peer-04")).who.listen
         everyone = swarm.roster.with_member(Member("peer-04", listen, identity.fingerprint))
+        chaos.allow(5)
         chaos.until(lambda: chaos.front >= 3)
         swarm.write_roster(everyone)
         chaos.until(lambda: all(any(e["event"] == "roster" for e in chaos.events(n)) for n in swarm.names[:4]))
         swarm.start(["peer-04"])
+        chaos.until(lambda: all(chaos.sees(name, "peer-04") for name in swarm.names[:4]))
+        chaos.allow(12)
         chaos.until(lambda: chaos.round_of("peer-04") > 0)
         first = read_lines(swarm.folder("peer-04") / "state" / "edges.jsonl")[0]
         swarm.write_roster(everyone.without("peer-03"))
+        chaos.until(lambda: "peer-03" not in swarm.running)
+        chaos.allow(None)
         chaos.finish(set(swarm.names) - {"peer-03"})
         assert "peer-04" not in first["row"], "its own model knew nothing yet"
         assert sum(first["row"].values()) == pytest.approx(1)
@@ -330,57 +372,61 @@ def test_a_newcomer_takes_the_current_model_of_its_friends_and_members_come_and_
 
 
 def test_a_certificate_is_renewed_while_everyone_goes_on_and_an_expired_one_shuts_out_only_its_owner(tmp_path: Path) -> None:
-    settings = config(24, peers=3)
-    swarm = Swarm(tmp_path / "swarm", settings, NET, enter=paced())
-    swarm.lay_out()
-    swarm.certify("peer-02", "127.0.0.1", days=4 / 86400)
-    try:
-        swarm.start()
-        chaos = Drill(swarm)
+    with drill(tmp_path / "swarm", config(14, peers=3)) as chaos:
+        swarm = chaos.swarm
         chaos.disturbed |= {"peer-00", "peer-02"}
 
-        def gone() -> bool:
-            return any(e["event"] == "left" and e["peer"] == "peer-02" for e in chaos.events("peer-00"))
+        def renewals(name: str) -> int:
+            return [e["why"] for e in chaos.events(name) if e["event"] == "certificate"].count("renewed")
 
-        chaos.until(gone, 20)
+        chaos.allow(3)
+        chaos.until(lambda: chaos.front >= 1)
+        swarm.certify("peer-02", "127.0.0.1", days=5 / 86400)
+        chaos.until(lambda: renewals("peer-02") == 1)
+        end = expires(swarm.folder("peer-02") / "identity" / "cert.pem")
+        chaos.until(lambda: datetime.now(UTC) > end and not any(chaos.sees(name, "peer-02") for name in swarm.names[:2]))
         ended = chaos.front
+        chaos.allow(ended + 3)
         chaos.until(lambda: chaos.front >= ended + 2)
+        assert not any(chaos.sees(name, "peer-02") for name in swarm.names[:2]), "shut out"
         swarm.certify("peer-02", "127.0.0.1", days=1)
-        chaos.until(lambda: chaos.events("peer-00")[-1] and _joined_again(chaos), 20)
+        chaos.until(lambda: chaos.sees("peer-00", "peer-02") and chaos.sees("peer-01", "peer-02"))
         swarm.certify("peer-00", "127.0.0.1", days=2)
+        chaos.until(lambda: renewals("peer-00") == 1)
+        chaos.allow(None)
         chaos.finish()
-        words = [e["why"] for e in chaos.events("peer-00") if e["event"] == "certificate"]
-        assert words.count("renewed") == 1
-        assert "ends soon" in words, "two days are few"
-        assert chaos.rounds_of("peer-01") == list(range(24)), "the one with nothing to renew missed nothing"
-    finally:
-        swarm.stop()
-
-
-def _joined_again(chaos: Drill) -> bool:
-    events = [e["event"] for e in chaos.events("peer-00") if e.get("peer") == "peer-02" and e["event"] in ("joined", "left")]
-    return events[-1] == "joined" and "left" in events
+        assert renewals("peer-00") == 1
+        assert "ends soon" in [e.get("why") for e in chaos.events("peer-00")], "two days are few"
+        assert chaos.rounds_of("peer-01") == list(range(14)), "the one with nothing to renew missed nothing"
 
 
 def test_at_its_own_pace_a_fast_peer_does_not_wait_for_a_slow_one(tmp_path: Path) -> None:
     settings = config(9, peers=4, strategy={"name": "gossip", "k": 3})
     net = Net(sync="none", gather=20, deadline=12, patience=8, staleness=100)
-    swarm = Swarm(tmp_path / "swarm", settings, net)
+    out = tmp_path / "swarm"
+    swarm = Swarm(out, settings, net, enter=paced(seconds=0.1, gates=out))
     swarm.lay_out()
-    swarm.enter = lambda name: paced(seconds=0.9 if name == "peer-03" else 0.1)(name)
+    fast, chaos = swarm.names[:3], Drill(swarm)
+    chaos.allow(3, *fast)
+    chaos.allow(0, "peer-03")
     try:
         swarm.start()
-        chaos = Drill(swarm)
-        chaos.until(lambda: chaos.round_of("peer-00") == 8)
-        assert chaos.round_of("peer-03") < 6
-        chaos.swarm.wait(120)
+        chaos.until(lambda: chaos.round_of("peer-03") == 0 and all(chaos.round_of(name) == 3 for name in fast))
+        chaos.allow(7, *fast)
+        chaos.until(lambda: all(chaos.round_of(name) == 7 for name in fast))  # while peer-03 has not begun its second round
+        chaos.allow(1, "peer-03")
+        chaos.until(lambda: chaos.round_of("peer-03") == 1)
+        chaos.allow(None)
+        swarm.wait(120)
     finally:
         swarm.stop()
     assert swarm.failed == {}
-    rounds = {(e["peer"], e["of_round"] - e["round"]) for e in chaos.events("peer-03") if e["event"] == "used"}
-    assert any(ahead > 0 for _, ahead in rounds), "the slow one takes the newest of the fast ones"
-    stale = {e["round"] - e["of_round"] for e in chaos.events("peer-00") if e["event"] == "used" and e["peer"] == "peer-03"}
-    assert max(stale) > 0, "and they take its old ones, within the limit"
+    ahead = {e["of_round"] for e in chaos.events("peer-03") if e["event"] == "used" and e["round"] == 1}
+    assert max(ahead) == 7, "the slow one takes the newest of the fast ones"
+    stale = {
+        e["of_round"] for e in chaos.events("peer-00") if e["event"] == "used" and (e["peer"], e["round"]) == ("peer-03", 7)
+    }
+    assert stale == {0}, "and they take its old ones, within the limit"
 
 
 def test_what_was_disclosed_is_on_disk_before_it_leaves_and_survives_a_kill(tmp_path: Path) -> None:
