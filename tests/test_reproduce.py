@@ -25,10 +25,11 @@ from amity.data.published import find
 from amity.errors import ConfigError, DataError
 from amity.labels import SIGMAS, judge, measure_labels, predict
 from amity.reproduce import EXPERIMENTS, PRESETS, Table, experiment, reproduce
+from amity.reproduce.differences import Difference, paired
 from amity.reproduce.paper import printed
 from amity.reproduce.record import Head, Record, read_records, write_records
 from amity.reproduce.run import plan
-from amity.reproduce.table import Difference, at_bytes, paired
+from amity.reproduce.table import at_bytes
 from amity.reproduce.verdicts import CHECKS, HOLDS, NOT, OPEN, PARTLY, bound, weigh
 from amity.run import Result
 from amity.store import finished, read_config
@@ -239,12 +240,15 @@ def test_clean_columns_are_measured_on_the_peers_that_are_honest_everywhere() ->
 
 
 def test_paired_differences_have_students_interval() -> None:
-    ours, theirs = [3.0, 4.5, 5.0], [1.0, 2.0, 4.0]
-    mean, half = paired(ours, theirs)
-    low, high = stats.ttest_rel(ours, theirs).confidence_interval(0.95)
-    assert mean == pytest.approx((low + high) / 2)
-    assert half == pytest.approx((high - low) / 2)
-    assert paired([3.0], [1.0]) == (2.0, None)
+    ours, theirs = {0: 3.0, 1: 4.5, 3: 5.0, 7: 9.0}, {1: 2.0, 3: 4.0, 0: 1.0, 8: 9.0}
+    found = paired(ours, theirs)
+    low, high = stats.ttest_rel([3.0, 4.5, 5.0], [1.0, 2.0, 4.0]).confidence_interval(0.95)
+    assert found is not None
+    assert found.mean == pytest.approx((low + high) / 2)
+    assert found.half == pytest.approx((high - low) / 2)
+    assert found.seeds == 3, "those that both have"
+    assert paired({4: 3.0}, {4: 1.0}) == Difference(2.0, None, 1)
+    assert paired({4: 3.0}, {5: 1.0}) is None
 
 
 def record(row: str, column: str = "x", seed: int = 0, accuracy: float = 0.5, **more: Any) -> Record:
@@ -345,6 +349,7 @@ def test_verdicts_follow_the_numbers_and_turn_with_them() -> None:
         )
 
     good, bad = table1(0.6, 0.6), table1(0.45, 0.2)
+    assert "| AFIND+ | 60 % (25 %) |" in good.markdown()
     for claim in ("best-everywhere", "margin", "equal-bytes", "friends"):
         assert verdict(good, claim) == HOLDS
         assert verdict(bad, claim) == NOT

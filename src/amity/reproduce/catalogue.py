@@ -240,6 +240,7 @@ def toy(p: Preset) -> Experiment:
         note="Clients 1 and 2 hold labels 4 to 7, client 3 labels 0 to 3; all average every round. Measured: client 2.",
         picture="curves",
         focus="peer-00",
+        called="client 2",
     )
 
 
@@ -294,7 +295,14 @@ def study(p: Preset) -> Experiment:
 def table1(p: Preset) -> Experiment:
     """Table 1: six methods on CIFAR-10 and CIFAR-100."""
     fedavg = {"strategy": {"name": "fedavg", "fraction": 0.1 if p.name == "paper" else 0.25}}
-    rows = {"Local": LOCAL, "FedAvg": fedavg, **rivals(p.k), "AFIND+": afind(p.k), "AFIND+ (paper)": PAPERS}
+    rows = {
+        "Local": LOCAL,
+        "FedAvg": fedavg,
+        **rivals(p.k),
+        "AFIND+": afind(p.k),
+        "AFIND+ (υ=auto)": afind(p.k, upsilon="auto"),
+        "AFIND+ (paper)": PAPERS,
+    }
     return Experiment(
         "table1",
         "Table 1: AFIND+ and its rivals",
@@ -305,8 +313,8 @@ def table1(p: Preset) -> Experiment:
         against="Gossip",
         seeds=p.more,
         first=("AFIND+", "Gossip", "FedeRiCo", "PENS"),
-        note="AFIND+ is the preset `tuned`, AFIND+ (paper) the closest reading of the paper that works. FedAvg is one "
-        "model for all, fine-tuned like the others.",
+        note="AFIND+ is the preset `tuned`, AFIND+ (υ=auto) the same with a sharper eye for who is alike, AFIND+ (paper) "
+        "the closest reading of the paper that works. FedAvg is one model for all, fine-tuned like the others.",
     )
 
 

@@ -43,6 +43,8 @@ class Experiment:
     """The panel that the paper's numbers belong to; empty: all."""
     focus: str = ""
     """The only peer that is measured; empty: all."""
+    called: str = ""
+    """Its name in the paper."""
     budget: float = 0.0
     """Seconds that a cell is meant to take at this preset."""
 

@@ -38,11 +38,6 @@ def picture_of(table: Table) -> Figure:
     return kinds[table.experiment.picture](table)
 
 
-def _panels(table: Table) -> list[str]:
-    have = {record.panel for record in table.records}
-    return [panel for panel in table.experiment.panels if panel in have]
-
-
 def _rows(table: Table) -> list[str]:
     have = {record.row for record in table.records}
     return [row for row in table.experiment.rows if row in have]
@@ -56,7 +51,7 @@ def _bars(table: Table) -> Figure:
     """A group of bars a column, a bar a row; a hollow diamond is what the paper prints. The axis is cut off."""
     have = {(record.panel, record.column) for record in table.records}
     strips = []
-    for panel in _panels(table):
+    for panel in table.panels:
         columns = [column for column in table.shown if (panel, column) in have]
         strips += [(panel, columns[at : at + STRIP]) for at in range(0, len(columns), STRIP)]
     widest = max(len(columns) for _, columns in strips)
@@ -127,7 +122,7 @@ def _curve(runs: list[Record]) -> tuple[Array, Array]:
 
 def _curves(table: Table) -> Figure:
     """Accuracy by round, and by bytes where bytes differ."""
-    column, panel = table.shown[0], _panels(table)[0]
+    column, panel = table.shown[0], table.panels[0]
     by_bytes = table.experiment.against == "Gossip"
     figure = Figure(figsize=(11.0 if by_bytes else 6.4, 3.8))
     drawn = figure.subplots(1, 2 if by_bytes else 1, squeeze=False)[0]
@@ -145,7 +140,7 @@ def _curves(table: Table) -> Figure:
                 drawn[1].plot(moved[-1], accuracy.mean(0)[-1], "o", markersize=4, color=looks[row]["color"])
             else:
                 drawn[1].axhline(accuracy.mean(0)[-1], linewidth=1, **looks[row])
-    who = f"test accuracy of {table.experiment.focus} (%)" if table.experiment.focus else ACCURACY
+    who = f"test accuracy of {table.experiment.called} (%)" if table.experiment.focus else ACCURACY
     drawn[0].set(xlabel="round", ylabel=who)
     drawn[0].xaxis.set_major_locator(MaxNLocator(integer=True))
     bottom = max(lowest, min(finals) - 12)
@@ -161,7 +156,7 @@ def _curves(table: Table) -> Figure:
 
 def _tau(table: Table) -> Figure:
     """Participants, final accuracy and rounds to a given accuracy, by τ."""
-    rows, panel = _rows(table), _panels(table)[0]
+    rows, panel = _rows(table), table.panels[0]
     taus = [float(row.partition("=")[2]) for row in rows]
     figure = Figure(figsize=(11.5, 3.3))
     taken, final, sooner = figure.subplots(1, 3)
@@ -192,7 +187,7 @@ def _tau(table: Table) -> Figure:
 
 def _cost(table: Table) -> Figure:
     """Final accuracy against megabytes: a point a row, with one standard deviation."""
-    columns, panel = table.shown, _panels(table)[0]
+    columns, panel = table.shown, table.panels[0]
     figure = Figure(figsize=(5.6 * len(columns), 4.0))
     for axes, column in zip(figure.subplots(1, len(columns), squeeze=False)[0], columns, strict=True):
         looks, named = styles(_rows(table)), list[tuple[str, float, float, str]]()
@@ -229,7 +224,7 @@ def _name_points(axes: Axes, named: list[tuple[str, float, float, str]]) -> None
 
 def _lines(table: Table) -> Figure:
     """A line a row over the columns."""
-    columns, panel = table.shown, _panels(table)[0]
+    columns, panel = table.shown, table.panels[0]
     figure = Figure(figsize=(1.25 * len(columns) + 2.5, 3.6))
     axes = figure.subplots()
     looks = styles(_rows(table))
@@ -245,7 +240,7 @@ def _lines(table: Table) -> Figure:
 
 def _dots(table: Table) -> Figure:
     """Rows against their difference to one of them at equal bytes: a mark a column, a line its seeds."""
-    panels, rows = _panels(table), [row for row in _rows(table) if row != table.experiment.against]
+    panels, rows = table.panels, [row for row in _rows(table) if row != table.experiment.against]
     figure = Figure(figsize=(5.4 * len(panels) + 1.6, 0.27 * len(rows) + 1.3))
     drawn = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     for axes, panel in zip(drawn, panels, strict=True):
@@ -305,7 +300,7 @@ def _theorem(table: Table) -> Figure:
 
 def _coreset(table: Table) -> Figure:
     """Gradient error of the chosen over that of all, by round: below 1, the choice is better than chance."""
-    columns, panel = table.shown, _panels(table)[0]
+    columns, panel = table.shown, table.panels[0]
     figure = Figure(figsize=(5.2 * len(columns) + 1.2, 3.5))
     drawn = figure.subplots(1, len(columns), squeeze=False)[0]
     for axes, column in zip(drawn, columns, strict=True):

@@ -3,59 +3,34 @@
 from __future__ import annotations
 
 import html
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
 
 from amity import figures
 from amity.files import csv_text, write_atomically
 from amity.report import html_table, markdown_table, page, section
+from amity.reproduce.differences import Difference, paired
 from amity.reproduce.experiment import Experiment, Key
 from amity.reproduce.paper import Printed, printed
 from amity.reproduce.record import Head, Record, write_records
 from amity.reproduce.verdicts import Verdict, judge
 from amity.summary import std
 
+Grid = tuple[str, list[str], list[list[str]]]
+"""A title, a header, and lines."""
 GOSSIP = "Gossip"
 """The row whose bytes are the measure of all."""
-
-
-def paired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float | None]:
-    """Mean difference, and half of its 95 % confidence interval (Student's t; None for a single pair)."""
-    apart = np.array(ours) - np.array(theirs)
-    if len(apart) < 2:
-        return float(apart.mean()), None
-    half = student.ppf(0.975, len(apart) - 1) * apart.std(ddof=1) / math.sqrt(len(apart))
-    return float(apart.mean()), float(half)
 
 
 def at_bytes(record: Record, megabytes: float) -> float:
     """Accuracy when so many bytes had been received: between two measurements in proportion, the last if never."""
     moved, accuracy = [point[1] for point in record.curve], [point[2] for point in record.curve]
     return float(np.interp(megabytes, moved, accuracy)) if moved[-1] > megabytes else record.accuracy
-
-
-@dataclass(frozen=True)
-class Difference:
-    """In points: mean over seeds, and half of the 95 % confidence interval."""
-
-    mean: float
-    half: float | None
-    seeds: int
-
-    @property
-    def sign(self) -> int:
-        """+1 or -1 where the interval excludes 0; else 0."""
-        return 0 if self.half is None or abs(self.mean) <= self.half else int(math.copysign(1, self.mean))
-
-    def __str__(self) -> str:
-        return f"{self.mean:+.1f}" + ("" if self.half is None else f" ± {self.half:.1f}")
 
 
 @dataclass(frozen=True)
@@ -128,11 +103,7 @@ class Table:
         self, ours: tuple[str, str, str], theirs: tuple[str, str, str], equal_bytes: bool = False
     ) -> Difference | None:
         """One cell minus another, paired by seed."""
-        mine, other = self.accuracies(*ours, equal_bytes), self.accuracies(*theirs, equal_bytes)
-        both = sorted(mine.keys() & other.keys())
-        if not both:
-            return None
-        return Difference(*paired([mine[seed] for seed in both], [other[seed] for seed in both]), len(both))
+        return paired(self.accuracies(*ours, equal_bytes), self.accuracies(*theirs, equal_bytes))
 
     def baseline(self, panel: str, row: str, column: str) -> Key | None:
         """The cell that this one is compared with."""
@@ -141,6 +112,20 @@ class Table:
         return None if not against or key == (panel, row, column) else key
 
     def entry(self, panel: str, row: str, column: str) -> Entry | None:
+        """A cell over all its seeds; None if it was not run."""
+        return self._by_cell.get((panel, row, column))
+
+    @cached_property
+    def _by_cell(self) -> dict[Key, Entry]:
+        axes = self.experiment
+        keys = ((p, r, c) for p in axes.panels for r in axes.rows for c in axes.columns)
+        return {key: entry for key in keys if (entry := self._entry(*key)) is not None}
+
+    @property
+    def entries(self) -> list[Entry]:
+        return list(self._by_cell.values())
+
+    def _entry(self, panel: str, row: str, column: str) -> Entry | None:
         found = self.accuracies(panel, row, column)
         if not found:
             return None
@@ -173,12 +158,6 @@ class Table:
         )
 
     @cached_property
-    def entries(self) -> list[Entry]:
-        axes = self.experiment
-        found = (self.entry(p, r, c) for p in axes.panels for r in axes.rows for c in axes.columns)
-        return [entry for entry in found if entry is not None]
-
-    @cached_property
     def verdicts(self) -> list[Verdict]:
         return judge(self)
 
@@ -199,22 +178,30 @@ class Table:
         have = {record.column for record in self.records}
         return [column for column in self.experiment.columns if column in have]
 
-    def grids(self) -> list[tuple[str, list[str], list[list[str]]]]:
-        """What is printed: a title, a header and lines for each panel, and one for costs."""
-        out = []
-        for panel in self.experiment.panels:
-            entries = {(e.row, e.column): e for e in self.entries if e.panel == panel}
-            if not entries:
-                continue
-            lines = [
-                [row, *(self.cell_text(entries.get((row, c))) for c in self.shown)]
-                for row in self.experiment.rows
-                if any((row, c) in entries for c in self.shown)
-            ]
-            out.append((panel, ["", *self.shown], lines))
-        return out
+    @property
+    def panels(self) -> list[str]:
+        """Panels that have at least one run."""
+        have = {record.panel for record in self.records}
+        return [panel for panel in self.experiment.panels if panel in have]
 
-    def differences(self) -> list[tuple[str, list[str], list[list[str]]]]:
+    def grids(self) -> list[Grid]:
+        """What is printed: a title, a header and lines for each panel."""
+        return [(panel, *self._grid(panel, self.cell_text)) for panel in self.panels]
+
+    def friends(self) -> list[Grid]:
+        """Of those taken, how many are friends, and of those in reach; where anyone has friends, and not all are."""
+        return [
+            (f"{panel}, friends among those taken (in reach)".removeprefix(", "), *self._grid(panel, _friends_text))
+            for panel in self.panels
+            if any(e.precision is not None and e.taken for e in self.entries if e.panel == panel)
+        ]
+
+    def _grid(self, panel: str, text: Callable[[Entry | None], str]) -> tuple[list[str], list[list[str]]]:
+        """A header, and a line for each row that has anything to show."""
+        lines = [[row, *(text(self.entry(panel, row, c)) for c in self.shown)] for row in self.experiment.rows]
+        return ["", *self.shown], [line for line in lines if any(cell != "-" for cell in line[1:])]
+
+    def differences(self) -> list[Grid]:
         """Paired differences to the row that all are compared with, also at equal bytes."""
         against, out = self.experiment.against, []
         if not against or against.startswith("|"):
@@ -234,22 +221,19 @@ class Table:
         return out
 
     def costs(self) -> tuple[list[str], list[list[str]]]:
-        """What each row costs and whom it takes, mean over columns and panels."""
-        head = ["", "MB a peer", "seconds a run", "neighbours taken", "friends among them", "friends in reach", "runs"]
+        """What each row costs, mean over columns and panels."""
+        head = ["", "MB a peer", "seconds a run", "neighbours taken", "runs"]
         lines = []
         for row in self.experiment.rows:
             mine = [e for e in self.entries if e.row == row]
             if not mine:
                 continue
-            precision, base = mean_of([e.precision for e in mine]), mean_of([e.base_rate for e in mine])
             lines.append(
                 [
                     row,
                     f"{np.mean([e.megabytes for e in mine]):.2f}",
                     f"{np.mean([e.seconds for e in mine]):.1f}",
                     f"{np.mean([e.taken for e in mine]):.1f}",
-                    "-" if precision is None else f"{100 * precision:.0f} %",
-                    "-" if base is None else f"{100 * base:.0f} %",
                     str(sum(e.seeds for e in mine)),
                 ]
             )
@@ -260,7 +244,7 @@ class Table:
         """What the numbers are."""
         seeds = sorted({record.seed for record in self.records})
         paper = " (in brackets: the paper's)" if self.printed.numbers else ""
-        who = f"of {self.experiment.focus}" if self.experiment.focus else "mean over peers"
+        who = f"of {self.experiment.called}" if self.experiment.focus else "mean over peers"
         return (
             f"Test accuracy in the last round in %, {who} ± standard deviation over seeds{paper}; preset "
             f"{self.head.preset}, seeds {', '.join(map(str, seeds))}. {self.head.sizes}."
@@ -269,7 +253,7 @@ class Table:
     def markdown(self) -> str:
         """Everything but the picture, in Markdown."""
         parts = [f"{self.caption} {self.experiment.note}".strip()]
-        for title, head, lines in (*self.grids(), *self.differences()):
+        for title, head, lines in (*self.grids(), *self.differences(), *self.friends()):
             parts += [f"**{title}**"] * bool(title) + [markdown_table(head, lines)]
         parts.append(markdown_table(*self.costs()))
         parts += [f"* **{v.claim.text}** *{v.status}.* {v.evidence}" for v in self.verdicts]
@@ -301,7 +285,7 @@ class Table:
         errors = "".join(f'<p class="bad">{html.escape(k)}: {html.escape(v)}</p>' for k, v in self.errors.items())
         tables = "".join(
             (f"<h3>{html.escape(title)}</h3>" if title else "") + html_table(head, lines)
-            for title, head, lines in (*self.grids(), *self.differences())
+            for title, head, lines in (*self.grids(), *self.differences(), *self.friends())
         )
         claims = html_table(
             ["claim", "verdict", "evidence"], [[v.claim.text, f"**{v.status}**", v.evidence] for v in self.verdicts], True
@@ -320,6 +304,12 @@ class Table:
             section("What it costs", "Mean over columns and panels.", html_table(*self.costs())),
             section("Known inconsistencies of the paper", "", f"<ul>{known}</ul>") if known else "",
         )
+
+
+def _friends_text(entry: Entry | None) -> str:
+    if entry is None or entry.precision is None or entry.base_rate is None or not entry.taken:
+        return "-"
+    return f"{100 * entry.precision:.0f} % ({100 * entry.base_rate:.0f} %)"
 
 
 def mean_of(values: Sequence[float | None]) -> float | None:

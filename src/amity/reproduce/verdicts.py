@@ -11,16 +11,17 @@ import numpy as np
 from scipy.optimize import linprog
 
 from amity.figures import Array
+from amity.reproduce.differences import Difference, paired
 from amity.reproduce.paper import Claim
 
 if TYPE_CHECKING:
     from amity.reproduce.record import Record
-    from amity.reproduce.table import Difference, Table
+    from amity.reproduce.table import Table
 
 HOLDS, PARTLY, NOT = "holds here", "holds in part", "does not hold here"
 OPEN = "cannot be told at this size"
 MISSING = "not run"
-AFIND = "AFIND+"
+AFIND, SHARP = "AFIND+", "AFIND+ (υ=auto)"
 RIVALS = ("Gossip", "PENS", "FedeRiCo")
 T = TypeVar("T")
 
@@ -89,6 +90,13 @@ def _all(values: Iterable[T]) -> list[T]:
     return found
 
 
+def _there(found: Difference | None) -> Difference:
+    """A difference; else something was not run."""
+    if found is None:
+        raise LookupError("no seed in common")
+    return found
+
+
 def _sure(differences: Sequence[Difference]) -> bool:
     """Whether there is more than one seed."""
     return all(d.half is not None for d in differences)
@@ -124,9 +132,7 @@ def _over(table: Table, panel: str, rivals: Sequence[str], equal_bytes: bool = F
     for column in _all(column for p, column in _cells(table) if p == panel):
         for rival in rivals:
             found = table.difference((panel, AFIND, column), (panel, rival, column), equal_bytes)
-            if found is None:
-                raise LookupError(rival)
-            out.setdefault(column, {})[rival] = found
+            out.setdefault(column, {})[rival] = _there(found)
     return out
 
 
@@ -180,27 +186,34 @@ def _equal_bytes(table: Table) -> Judged:
 @_check("table1", "friends")
 def _friends(table: Table) -> Judged:
     def one(panel: str) -> Judged:
-        said, twice, better, seeds = [], [], [], 0
-        for column in (column for p, column in _cells(table) if p == panel):
-            runs = [r for r in table.of(panel, AFIND, column).values() if r.precision is not None and r.base_rate]
-            pairs = [(r.precision or 0.0, r.base_rate or 1.0) for r in runs]
-            if not pairs:
-                continue
-            seeds = max(seeds, len(pairs))
-            mean, base = (float(np.mean(values)) for values in zip(*pairs, strict=True))
-            said.append(f"{column} {100 * mean:.0f} % of {100 * base:.0f} %")
-            better.append(all(p > b for p, b in pairs))
-            if base <= 0.5:  # twice as much is not possible above
-                twice.append(all(p >= 2 * b for p, b in pairs))
-        if not said:
-            return OPEN, "Nobody has a true friend (half of the labels in common) in these columns."
-        status = HOLDS if twice and all(twice) else PARTLY if all(better) else NOT
-        return status if seeds > 1 else OPEN, (
-            f"Friends among those taken, of friends in reach: {'; '.join(said)}. In every seed at least twice as many in "
-            f"{sum(twice)} of {len(twice)} columns where that is possible, more in {sum(better)} of {len(better)}."
-        )
+        status, evidence = _finds(table, panel, AFIND)
+        _, sharper = _finds(table, panel, SHARP)
+        return status, evidence + (f" {SHARP}: {sharper}" if sharper else "")
 
     return _by_panel(table, one)
+
+
+def _finds(table: Table, panel: str, row: str) -> Judged:
+    """Whether a row takes twice as many friends as chance would, in every seed of every column where that is possible."""
+    said, twice, better, seeds = [], [], [], 0
+    for column in (column for p, column in _cells(table) if p == panel):
+        runs = [r for r in table.of(panel, row, column).values() if r.precision is not None and r.base_rate]
+        pairs = [(r.precision or 0.0, r.base_rate or 1.0) for r in runs]
+        if not pairs:
+            continue
+        seeds = max(seeds, len(pairs))
+        mean, base = (float(np.mean(values)) for values in zip(*pairs, strict=True))
+        said.append(f"{column} {100 * mean:.0f} % of {100 * base:.0f} %")
+        better.append(all(p > b for p, b in pairs))
+        if base <= 0.5:  # twice as much is not possible above
+            twice.append(all(p >= 2 * b for p, b in pairs))
+    if not said:
+        return OPEN, "" if row != AFIND else "Nobody has a true friend (half of the labels in common) in these columns."
+    status = HOLDS if twice and all(twice) else PARTLY if all(better) else NOT
+    return status if seeds > 1 else OPEN, (
+        f"Friends among those taken, of friends in reach: {'; '.join(said)}. In every seed at least twice as many in "
+        f"{sum(twice)} of {len(twice)} columns where that is possible, more in {sum(better)} of {len(better)}."
+    )
 
 
 @_check("ablation", "each-part-helps")
@@ -220,13 +233,8 @@ def _area(record: Record) -> float:
 
 
 def _areas(table: Table, panel: str, column: str, ours: str, theirs: str) -> Difference:
-    from amity.reproduce.table import Difference, paired
-
-    mine, other = table.of(panel, ours, column), table.of(panel, theirs, column)
-    both = sorted(mine.keys() & other.keys())
-    if not both:
-        raise LookupError(theirs)
-    return Difference(*paired([_area(mine[s]) for s in both], [_area(other[s]) for s in both]), len(both))
+    mine, other = ({s: _area(r) for s, r in table.of(panel, row, column).items()} for row in (ours, theirs))
+    return _there(paired(mine, other))
 
 
 @_check("convergence", "faster")
@@ -302,15 +310,11 @@ def tau_levels(table: Table, panel: str, column: str) -> float:
 
 @_check("tau", "sooner")
 def _sooner(table: Table) -> Judged:
-    from amity.reproduce.table import Difference, paired
-
     rows, said, found = _all(_taus(table)), [], []
     for p, c in _cells(table):
         level = tau_levels(table, p, c)
         needed = [{s: rounds_to(r, level) or r.rounds for s, r in table.of(p, row, c).items()} for row in rows]
-        both = _all(sorted(needed[0].keys() & needed[-1].keys()))
-        saved = paired([needed[0][s] for s in both], [needed[-1][s] for s in both])
-        found.append(Difference(*saved, len(both)))
+        found.append(_there(paired(needed[0], needed[-1])))
         said.append(f"{c} ({100 * level:.1f} %): {', '.join(f'{np.mean(list(n.values())):.0f}' for n in needed)}")
     status, _ = weigh(found)
     saved_rounds = ", ".join(map(str, found))
@@ -322,8 +326,6 @@ def _sooner(table: Table) -> Judged:
 
 @_check("topology", "grows")
 def _grows(table: Table) -> Judged:
-    from amity.reproduce.table import Difference, paired
-
     found = {}
     for column in dict.fromkeys(c for _, c in _cells(table)):
         for rival in _rows(table, RIVALS):
@@ -331,11 +333,8 @@ def _grows(table: Table) -> Judged:
             for panel in ("full", "half"):
                 ours, theirs = table.accuracies(panel, AFIND, column), table.accuracies(panel, rival, column)
                 gaps.append({seed: ours[seed] - theirs[seed] for seed in ours.keys() & theirs.keys()})
-            both = sorted(gaps[0].keys() & gaps[1].keys())
-            if both:
-                found[f"{column}, {rival}"] = Difference(
-                    *paired([gaps[1][s] for s in both], [gaps[0][s] for s in both]), len(both)
-                )
+            if (grown := paired(gaps[1], gaps[0])) is not None:
+                found[f"{column}, {rival}"] = grown
     status, evidence = weigh(list(found.values()))
     said = "; ".join(f"{key} {d}" for key, d in found.items())
     return status, f"Advantage on half of the graph minus advantage on the full one: {said}. {evidence}"
@@ -373,10 +372,8 @@ def _friend_helps(table: Table) -> Judged:
 
 @_check("toy", "stranger-harms")
 def _stranger_harms(table: Table) -> Judged:
-    from amity.reproduce.table import Difference
-
     found = [table.difference((p, "with 3", c), (p, "alone", c)) for p, c in _cells(table)]
-    status, _ = weigh([Difference(-d.mean, d.half, d.seeds) for d in found if d is not None])
+    status, _ = weigh([-d for d in found if d is not None])
     return status, f"With client 3 minus alone: {', '.join(str(d) for d in found)} points."
 
 
@@ -428,15 +425,13 @@ def _consensus(table: Table) -> Judged:
 
 @_check("coreset", "closer")
 def _closer(table: Table) -> Judged:
-    from amity.reproduce.table import Difference, paired
-
     closer: dict[str, Difference] = {}
     for p, c in _cells(table):
         for row in table.experiment.rows:
             runs = [[ratio for _, ratio in error_ratio(r)] for r in table.of(p, row, c).values()]
-            saved = [100 * (1 - float(np.mean(ratios))) for ratios in runs if ratios]
-            if saved:
-                closer[f"{row}, {c}"] = Difference(*paired(saved, [0.0] * len(saved)), len(saved))
+            saved = {at: 100 * (1 - float(np.mean(ratios))) for at, ratios in enumerate(runs) if ratios}
+            if (by := paired(saved, dict.fromkeys(saved, 0.0))) is not None:
+                closer[f"{row}, {c}"] = by
     status, _ = weigh(_all(d for name, d in closer.items() if name.startswith(f"{AFIND},")))
     said = "; ".join(f"{name} {d} %" for name, d in closer.items())
     return status, f"By how much the gradients of the chosen are closer than those of all, in squared distance: {said}."

@@ -1,0 +1,42 @@
+"""Differences paired by seed, with Student's interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t as student
+
+
+@dataclass(frozen=True)
+class Difference:
+    """In points: mean over seeds, and half of the 95 % confidence interval (None for a single seed)."""
+
+    mean: float
+    half: float | None
+    seeds: int
+
+    @property
+    def sign(self) -> int:
+        """+1 or -1 where the interval excludes 0; else 0."""
+        return 0 if self.half is None or abs(self.mean) <= self.half else int(math.copysign(1, self.mean))
+
+    def __neg__(self) -> Difference:
+        return Difference(-self.mean, self.half, self.seeds)
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.1f}" + ("" if self.half is None else f" ± {self.half:.1f}")
+
+
+def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference | None:
+    """Ours minus theirs over the seeds that both have; None if there is none."""
+    both = sorted(ours.keys() & theirs.keys())
+    if not both:
+        return None
+    apart = np.array([ours[seed] - theirs[seed] for seed in both])
+    if len(both) == 1:
+        return Difference(float(apart[0]), None, 1)
+    half = student.ppf(0.975, len(both) - 1) * apart.std(ddof=1) / math.sqrt(len(both))
+    return Difference(float(apart.mean()), float(half), len(both))
