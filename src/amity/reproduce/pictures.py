@@ -38,24 +38,18 @@ def picture_of(table: Table) -> Figure:
     return kinds[table.experiment.picture](table)
 
 
-def _rows(table: Table) -> list[str]:
-    have = {record.row for record in table.records}
-    return [row for row in table.experiment.rows if row in have]
-
-
 def _legend(axes: Axes) -> None:
     axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
 def _bars(table: Table) -> Figure:
     """A group of bars a column, a bar a row; a hollow diamond is what the paper prints. The axis is cut off."""
-    have = {(record.panel, record.column) for record in table.records}
     strips = []
     for panel in table.panels:
-        columns = [column for column in table.shown if (panel, column) in have]
+        columns = table.columns(panel)
         strips += [(panel, columns[at : at + STRIP]) for at in range(0, len(columns), STRIP)]
     widest = max(len(columns) for _, columns in strips)
-    figure = Figure(figsize=(max(6.0, 0.27 * len(_rows(table)) * widest + 2.4), 2.9 * len(strips)))
+    figure = Figure(figsize=(max(6.0, 0.27 * len(table.rows) * widest + 2.4), 2.9 * len(strips)))
     for axes, (panel, columns) in zip(figure.subplots(len(strips), 1, squeeze=False)[:, 0], strips, strict=True):
         _strip(table, axes, panel, columns)
     figure.tight_layout()
@@ -67,7 +61,7 @@ STRIP = 4
 
 
 def _strip(table: Table, axes: Axes, panel: str, columns: list[str]) -> None:
-    rows = _rows(table)
+    rows = table.rows
     width, seen, looks = 0.84 / len(rows), list[float](), styles(rows)
     for at, row in enumerate(rows):
         look = looks[row]
@@ -102,7 +96,7 @@ def _strip(table: Table, axes: Axes, panel: str, columns: list[str]) -> None:
 
 
 def _heat(table: Table) -> Figure:
-    rows, columns = _rows(table), table.shown
+    rows, columns = table.rows, table.columns()
     entries = {(e.row, e.column): e for e in table.entries}
     value = np.array([[getattr(entries.get((r, c)), "accuracy", math.nan) for c in columns] for r in rows])
     weight = [[getattr(entries.get((r, c)), "attackers_weight", None) for c in columns] for r in rows]
@@ -122,12 +116,12 @@ def _curve(runs: list[Record]) -> tuple[Array, Array]:
 
 def _curves(table: Table) -> Figure:
     """Accuracy by round, and by bytes where bytes differ."""
-    column, panel = table.shown[0], table.panels[0]
+    column, panel = table.columns()[0], table.panels[0]
     by_bytes = table.experiment.against == "Gossip"
     figure = Figure(figsize=(11.0 if by_bytes else 6.4, 3.8))
     drawn = figure.subplots(1, 2 if by_bytes else 1, squeeze=False)[0]
-    finals, lowest, looks = [], math.inf, styles(_rows(table))
-    for row in _rows(table):
+    finals, lowest, looks = [], math.inf, styles(table.rows)
+    for row in table.rows:
         runs = list(table.of(panel, row, column).values())
         rounds, accuracy = _curve(runs)
         _band(drawn[0], rounds, accuracy, row, looks[row])
@@ -156,11 +150,11 @@ def _curves(table: Table) -> Figure:
 
 def _tau(table: Table) -> Figure:
     """Participants, final accuracy and rounds to a given accuracy, by τ."""
-    rows, panel = _rows(table), table.panels[0]
+    rows, panel = table.rows, table.panels[0]
     taus = [float(row.partition("=")[2]) for row in rows]
     figure = Figure(figsize=(11.5, 3.3))
     taken, final, sooner = figure.subplots(1, 3)
-    for at, column in enumerate(table.shown):
+    for at, column in enumerate(table.columns()):
         runs = [list(table.of(panel, row, column).values()) for row in rows]
         level = tau_levels(table, panel, column)
         measured = (
@@ -187,11 +181,11 @@ def _tau(table: Table) -> Figure:
 
 def _cost(table: Table) -> Figure:
     """Final accuracy against megabytes: a point a row, with one standard deviation."""
-    columns, panel = table.shown, table.panels[0]
+    columns, panel = table.columns(), table.panels[0]
     figure = Figure(figsize=(5.6 * len(columns), 4.0))
     for axes, column in zip(figure.subplots(1, len(columns), squeeze=False)[0], columns, strict=True):
-        looks, named = styles(_rows(table)), list[tuple[str, float, float, str]]()
-        for row in _rows(table):
+        looks, named = styles(table.rows), list[tuple[str, float, float, str]]()
+        for row in table.rows:
             entry = table.entry(panel, row, column)
             if entry is None:
                 continue
@@ -224,11 +218,11 @@ def _name_points(axes: Axes, named: list[tuple[str, float, float, str]]) -> None
 
 def _lines(table: Table) -> Figure:
     """A line a row over the columns."""
-    columns, panel = table.shown, table.panels[0]
+    columns, panel = table.columns(), table.panels[0]
     figure = Figure(figsize=(1.25 * len(columns) + 2.5, 3.6))
     axes = figure.subplots()
-    looks = styles(_rows(table))
-    for row in _rows(table):
+    looks = styles(table.rows)
+    for row in table.rows:
         entries = [(k, e) for k, c in enumerate(columns) if (e := table.entry(panel, row, c)) is not None]
         x, mean, spread = zip(*[(k, e.accuracy, e.std) for k, e in entries], strict=True)
         axes.errorbar(x, mean, spread, marker="o", markersize=4, capsize=3, label=row, **looks[row])
@@ -240,11 +234,11 @@ def _lines(table: Table) -> Figure:
 
 def _dots(table: Table) -> Figure:
     """Rows against their difference to one of them at equal bytes: a mark a column, a line its seeds."""
-    panels, rows = table.panels, [row for row in _rows(table) if row != table.experiment.against]
+    panels, rows = table.panels, [row for row in table.rows if row != table.experiment.against]
     figure = Figure(figsize=(5.4 * len(panels) + 1.6, 0.27 * len(rows) + 1.3))
     drawn = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     for axes, panel in zip(drawn, panels, strict=True):
-        for at, column in enumerate(table.shown):
+        for at, column in enumerate(table.columns()):
             for line, row in enumerate(rows):
                 ours = table.accuracies(panel, row, column, equal_bytes=True)
                 theirs = table.accuracies(panel, table.experiment.against, column, equal_bytes=True)
@@ -278,8 +272,8 @@ def _theorem(table: Table) -> Figure:
     norm.plot([], [], ":", color="grey", label=f"tightest a/(ηT) + bη + cη² (median slack {slack:.1f})")
     norm.set(xscale="log", yscale="log", xlabel="rounds T", ylabel="mean over T rounds of ‖mean gradient‖²")
     norm.legend(fontsize=7, frameon=False)
-    looks = styles(table.shown)
-    for column in table.shown:
+    looks = styles(table.columns())
+    for column in table.columns():
         values = [
             [float(np.mean([v for _, v in r.series["consensus"]])) for r in table.of("", f"η={eta}", column).values()]
             for eta in etas
@@ -300,12 +294,12 @@ def _theorem(table: Table) -> Figure:
 
 def _coreset(table: Table) -> Figure:
     """Gradient error of the chosen over that of all, by round: below 1, the choice is better than chance."""
-    columns, panel = table.shown, table.panels[0]
+    columns, panel = table.columns(), table.panels[0]
     figure = Figure(figsize=(5.2 * len(columns) + 1.2, 3.5))
     drawn = figure.subplots(1, len(columns), squeeze=False)[0]
     for axes, column in zip(drawn, columns, strict=True):
-        looks = styles(_rows(table))
-        for row in _rows(table):
+        looks = styles(table.rows)
+        for row in table.rows:
             ratios = [error_ratio(r) for r in table.of(panel, row, column).values()]
             common = sorted(set.intersection(*[{t for t, _ in ratio} for ratio in ratios])) if ratios else []
             if common:

@@ -13,7 +13,7 @@ import numpy as np
 
 from amity import figures
 from amity.files import csv_text, write_atomically
-from amity.report import html_table, markdown_table, page, section
+from amity.report import html_table, markdown_table, page, prose, section
 from amity.reproduce.differences import Difference, paired
 from amity.reproduce.experiment import Experiment, Key
 from amity.reproduce.paper import Printed, printed
@@ -172,10 +172,9 @@ class Table:
             return f"**{value}**"
         return value + (f" ({entry.paper:.1f})" if entry.paper is not None else "")
 
-    @property
-    def shown(self) -> list[str]:
-        """Columns that have at least one run."""
-        have = {record.column for record in self.records}
+    def columns(self, panel: str | None = None) -> list[str]:
+        """Columns that have at least one run (in a panel)."""
+        have = {record.column for record in self.records if panel in (None, record.panel)}
         return [column for column in self.experiment.columns if column in have]
 
     @property
@@ -183,6 +182,12 @@ class Table:
         """Panels that have at least one run."""
         have = {record.panel for record in self.records}
         return [panel for panel in self.experiment.panels if panel in have]
+
+    @property
+    def rows(self) -> list[str]:
+        """Rows that have at least one run."""
+        have = {record.row for record in self.records}
+        return [row for row in self.experiment.rows if row in have]
 
     def grids(self) -> list[Grid]:
         """What is printed: a title, a header and lines for each panel."""
@@ -198,36 +203,35 @@ class Table:
 
     def _grid(self, panel: str, text: Callable[[Entry | None], str]) -> tuple[list[str], list[list[str]]]:
         """A header, and a line for each row that has anything to show."""
-        lines = [[row, *(text(self.entry(panel, row, c)) for c in self.shown)] for row in self.experiment.rows]
-        return ["", *self.shown], [line for line in lines if any(cell != "-" for cell in line[1:])]
+        columns = self.columns(panel)
+        lines = [[row, *(text(self.entry(panel, row, c)) for c in columns)] for row in self.rows]
+        return ["", *columns], [line for line in lines if any(cell != "-" for cell in line[1:])]
 
     def differences(self) -> list[Grid]:
         """Paired differences to the row that all are compared with, also at equal bytes."""
         against, out = self.experiment.against, []
         if not against or against.startswith("|"):
             return []
-        for panel in self.experiment.panels:
+        for panel in self.panels:
             for equal, what in ((False, ""), (True, ", at Gossip's bytes")):
                 if equal and (against != GOSSIP or self.experiment.picture == "lines"):
                     continue
-                lines = []
-                for row in self.experiment.rows:
-                    cells = [self.difference((panel, row, c), (panel, against, c), equal) for c in self.shown]
+                lines, columns = [], self.columns(panel)
+                for row in self.rows:
+                    cells = [self.difference((panel, row, c), (panel, against, c), equal) for c in columns]
                     if row != against and any(cells):
                         lines.append([row, *(str(cell) if cell else "-" for cell in cells)])
                 if lines:
                     title = f"{panel}, " if panel else ""
-                    out.append((f"{title}minus {against}{what} (points, 95 % interval)", ["", *self.shown], lines))
+                    out.append((f"{title}minus {against}{what} (points, 95 % interval)", ["", *columns], lines))
         return out
 
     def costs(self) -> tuple[list[str], list[list[str]]]:
         """What each row costs, mean over columns and panels."""
         head = ["", "MB a peer", "seconds a run", "neighbours taken", "runs"]
         lines = []
-        for row in self.experiment.rows:
+        for row in self.rows:
             mine = [e for e in self.entries if e.row == row]
-            if not mine:
-                continue
             lines.append(
                 [
                     row,
@@ -290,7 +294,7 @@ class Table:
         claims = html_table(
             ["claim", "verdict", "evidence"], [[v.claim.text, f"**{v.status}**", v.evidence] for v in self.verdicts], True
         )
-        known = "".join(f"<li>{html.escape(note)}</li>" for note in self.printed.known)
+        known = "".join(f"<li>{prose(note)}</li>" for note in self.printed.known)
         where = f"In the paper: {self.printed.where}. " if self.printed.where else ""
         sizes = f"Its sizes: {self.printed.sizes}." if self.printed.sizes else ""
         return page(

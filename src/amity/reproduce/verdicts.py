@@ -104,14 +104,12 @@ def _sure(differences: Sequence[Difference]) -> bool:
 
 def _cells(table: Table) -> list[tuple[str, str]]:
     """Panels and columns that were run."""
-    have = {(record.panel, record.column) for record in table.records}
-    return [(p, c) for p in table.experiment.panels for c in table.experiment.columns if (p, c) in have]
+    return [(panel, column) for panel in table.panels for column in table.columns(panel)]
 
 
 def _by_panel(table: Table, one: Callable[[str], Judged]) -> Judged:
     """Judged panel by panel; the whole holds if every panel does."""
-    panels = dict.fromkeys(panel for panel, _ in _cells(table))
-    parts = {panel: one(panel) for panel in panels}
+    parts = {panel: one(panel) for panel in table.panels}
     if len(parts) == 1:
         return next(iter(parts.values()))
     kinds = [status for status, _ in parts.values()]
@@ -264,8 +262,7 @@ def _lifts(table: Table) -> Judged:
 
 
 def _taus(table: Table) -> list[str]:
-    have = {record.row for record in table.records}
-    return [row for row in table.experiment.rows if row.startswith("τ=") and row in have]
+    return [row for row in table.rows if row.startswith("τ=")]
 
 
 @_check("tau", "fewer")
