@@ -45,6 +45,8 @@ class Experiment:
     """The only peer that is measured; empty: all."""
     called: str = ""
     """Its name in the paper."""
+    friends: bool = False
+    """Whether the table also shows how many of those taken are friends."""
     budget: float = 0.0
     """Seconds that a cell is meant to take at this preset."""
 

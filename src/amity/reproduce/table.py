@@ -194,7 +194,9 @@ class Table:
         return [(panel, *self._grid(panel, self.cell_text)) for panel in self.panels]
 
     def friends(self) -> list[Grid]:
-        """Of those taken, how many are friends, and of those in reach; where anyone has friends, and not all are."""
+        """Of those taken, how many are friends, and of those in reach."""
+        if not self.experiment.friends:
+            return []
         return [
             (f"{panel}, friends among those taken (in reach)".removeprefix(", "), *self._grid(panel, _friends_text))
             for panel in self.panels

@@ -70,8 +70,12 @@ def weigh(found: Sequence[Difference | None], above: float = 0.0) -> Judged:
     minus = sum(d.half is not None and d.mean + d.half < above for d in there)
     means = [d.mean for d in there]
     evidence = (
-        f"Of {len(there)} differences {plus} are above {above:g} and {minus} below by more than their 95 % intervals; they "
-        f"are {min(means):+.1f} to {max(means):+.1f} points, mean {np.mean(means):+.1f}."
+        f"The difference is {there[0]} points."
+        if len(there) == 1
+        else (
+            f"Of {len(there)} differences {plus} are above {above:g} and {minus} below by more than their 95 % intervals; they "
+            f"are {min(means):+.1f} to {max(means):+.1f} points, mean {np.mean(means):+.1f}."
+        )
     )
     if all(d.half is None for d in there):
         return OPEN, f"One seed only. {evidence}"
@@ -249,7 +253,7 @@ def _faster(table: Table) -> Judged:
 def _plus(table: Table) -> Judged:
     found = [table.difference((p, AFIND, c), (p, "AFIND", c)) for p, c in _cells(table)]
     status, evidence = weigh(found, above=2)
-    return status, f"AFIND+ minus AFIND: {', '.join(map(str, found))}. {evidence}"
+    return status, f"AFIND+ minus AFIND: {evidence}"
 
 
 @_check("pfl", "lifts")
