@@ -258,7 +258,7 @@ def heat_table(
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     bar = figure.colorbar(image, ax=axes, fraction=0.03, pad=0.02, extend="min")
-    bar.set_label("accuracy of honest peers (%)", fontsize=8)
+    bar.set_label("accuracy of honest peers (%); small: the weight that attackers obtain", fontsize=8)
     return figure
 
 

@@ -321,8 +321,8 @@ def table1(p: Preset) -> Experiment:
         against="Gossip",
         seeds=p.more,
         first=("AFIND+", "Gossip", "FedeRiCo", "PENS"),
-        note="AFIND+ is the preset `tuned`; (υ=auto) the same with a sharper eye for who is alike; (blind) with υ = 1000, to "
-        "which everyone looks alike: it draws at random; (paper) the closest reading of the paper that works. FedAvg is one "
+        note="AFIND+ is the preset `tuned`; (υ=auto) the same with a sharper eye for who is alike; (blind) with υ = 1000: "
+        "everyone looks alike, and it draws at random; (paper) the closest reading of the paper that works. FedAvg is one "
         "model for all, fine-tuned like the others.",
     )
 
@@ -511,7 +511,6 @@ def dynamic(p: Preset) -> Experiment:
         seeds=p.seeds,
         first=("AFIND+", "Gossip"),
         note="CIFAR-10, α=0.1. Who is away trains on and is measured, but exchanges nothing.",
-        picture="lines",
     )
 
 

@@ -38,7 +38,7 @@ class Experiment:
     first: tuple[str, ...] = ()
     """Rows that are run before all others: the most informative."""
     note: str = ""
-    picture: str = "bars"
+    picture: str = "points"
     printed: str = ""
     """The panel that the paper's numbers belong to; empty: all."""
     focus: str = ""

@@ -11,10 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
 
-from amity.figures import OTHERS, Array, heat_table, styles
+from amity.figures import DASHES, OTHERS, Array, heat_table, styles
 from amity.reproduce.verdicts import bound, error_ratio, rounds_to, tau_levels
 
 if TYPE_CHECKING:
+    from amity.reproduce.experiment import Key
     from amity.reproduce.record import Record
     from amity.reproduce.table import Table
 
@@ -25,12 +26,11 @@ Draw = Callable[["Table"], Figure]
 def picture_of(table: Table) -> Figure:
     """What suits the experiment."""
     kinds: dict[str, Draw] = {
-        "bars": _bars,
+        "points": _points,
         "heat": _heat,
         "curves": _curves,
         "tau": _tau,
         "cost": _cost,
-        "lines": _lines,
         "dots": _dots,
         "theorem": _theorem,
         "coreset": _coreset,
@@ -38,61 +38,93 @@ def picture_of(table: Table) -> Figure:
     return kinds[table.experiment.picture](table)
 
 
-def _legend(axes: Axes) -> None:
-    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+def _legend(axes: Axes, of: Axes | None = None) -> None:
+    """To the right of the axes; of others than their own, if told."""
+    names = (of or axes).get_legend_handles_labels()
+    axes.legend(*names, fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
-def _bars(table: Table) -> Figure:
-    """A group of bars a column, a bar a row; a hollow diamond is what the paper prints. The axis is cut off."""
+Measure = Callable[["Table", "Key"], tuple[float, float, float | None] | None]
+"""Of a cell: a value, half the length of its whisker, and what the paper prints."""
+
+
+def _points(table: Table) -> Figure:
+    """A mark a row and column: on the left accuracies, on the right differences to the row that all are compared with. A
+    hollow diamond is what the paper prints."""
     strips = []
     for panel in table.panels:
         columns = table.columns(panel)
-        strips += [(panel, columns[at : at + STRIP]) for at in range(0, len(columns), STRIP)]
+        size = math.ceil(len(columns) / math.ceil(len(columns) / STRIP))
+        strips += [(panel, columns[at : at + size]) for at in range(0, len(columns), size)]
     widest = max(len(columns) for _, columns in strips)
-    figure = Figure(figsize=(max(6.0, 0.27 * len(table.rows) * widest + 2.4), 2.9 * len(strips)))
-    for axes, (panel, columns) in zip(figure.subplots(len(strips), 1, squeeze=False)[:, 0], strips, strict=True):
-        _strip(table, axes, panel, columns)
+    figure = Figure(figsize=(2 * max(3.6, 0.2 * len(table.rows) * widest + 0.8) + 1.6, 2.7 * len(strips)))
+    for (left, right), (panel, columns) in zip(figure.subplots(len(strips), 2, squeeze=False), strips, strict=True):
+        _strip(table, left, panel, columns, _level)
+        _strip(table, right, panel, columns, _gap)
+        left.set_ylabel("test accuracy (%)")
+        left.set_title(panel, fontsize=10, loc="left")
+        right.set_ylabel(f"points over {table.experiment.against} (95 %)")
+        right.axhline(0, color="grey", linewidth=0.8, zorder=0)
+        right.legend(
+            *left.get_legend_handles_labels(), fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5)
+        )
     figure.tight_layout()
     return figure
 
 
-STRIP = 4
-"""So many columns side by side."""
+STRIP = 6
+"""So many columns side by side at most."""
+MARKS = dict(zip(DASHES, "os^vPX", strict=False))
+"""A strategy has its colour, and its variants have marks where they have no dashes."""
 
 
-def _strip(table: Table, axes: Axes, panel: str, columns: list[str]) -> None:
-    rows = table.rows
-    width, seen, looks = 0.84 / len(rows), list[float](), styles(rows)
-    for at, row in enumerate(rows):
-        look = looks[row]
-        entries = [(k, e) for k, column in enumerate(columns) if (e := table.entry(panel, row, column)) is not None]
-        if not entries:
+def _level(table: Table, key: Key) -> tuple[float, float, float | None] | None:
+    entry = table.entry(*key)
+    return None if entry is None else (entry.accuracy, entry.std, entry.paper)
+
+
+def _gap(table: Table, key: Key) -> tuple[float, float, float | None] | None:
+    entry, other = table.entry(*key), table.baseline(*key)
+    if entry is None or entry.difference is None or other is None:
+        return None
+    base = table.entry(*other)
+    printed = entry.paper - base.paper if base and entry.paper is not None and base.paper is not None else None
+    return entry.difference, entry.interval or 0.0, printed
+
+
+def _strip(table: Table, axes: Axes, panel: str, columns: list[str], measure: Measure) -> None:
+    width, looks, diamonds = 0.84 / len(table.rows), styles(table.rows), list[tuple[float, float]]()
+    for at, row in enumerate(table.rows):
+        found = [(k, m) for k, column in enumerate(columns) if (m := measure(table, (panel, row, column))) is not None]
+        if not found:
             continue
-        x = np.array([k for k, _ in entries]) + (at - (len(rows) - 1) / 2) * width
-        mean, spread = np.array([e.accuracy for _, e in entries]), np.array([e.std for _, e in entries])
-        axes.bar(
-            x,
-            mean,
-            width * 0.9,
-            yerr=spread,
-            color=look["color"],
-            alpha=1.0 if look["linestyle"] == "-" else 0.5,
-            label=row,
-            capsize=2,
-            error_kw={"linewidth": 0.8},
-        )
-        printed = [(xk, e.paper) for xk, (_, e) in zip(x, entries, strict=True) if e.paper is not None]
-        if printed:
-            axes.plot(*zip(*printed, strict=True), "D", markersize=3.5, markerfacecolor="white", color="black", linewidth=0)
-        seen += [*(mean - spread), *(mean + spread), *(value for _, value in printed)]
-    low, high = min(seen), max(seen)
-    axes.set_ylim(max(0.0, low - 0.08 * (high - low) - 1), min(101.0, high + 0.06 * (high - low) + 1))
-    axes.set_xticks(range(len(columns)), columns)
-    axes.set_ylabel("test accuracy (%)")
-    axes.set_title(panel, fontsize=10, loc="left")
-    if table.printed.numbers:
-        axes.plot([], [], "D", markersize=3.5, markerfacecolor="white", color="black", label="the paper", linewidth=0)
-    _legend(axes)
+        x = np.array([k for k, _ in found]) + (at - (len(table.rows) - 1) / 2) * width
+        value, spread = (np.array([m[part] for _, m in found], float) for part in (0, 1))
+        _mark(axes, x, value, spread, looks[row], label=row)
+        diamonds += [(xk, m[2]) for xk, (_, m) in zip(x, found, strict=True) if m[2] is not None]
+    look: dict[str, Any] = {"markersize": 3.5, "markerfacecolor": "white", "color": "black", "linewidth": 0}
+    if diamonds:
+        axes.plot(*zip(*diamonds, strict=True), "D", label="the paper", **look)
+    for k in range(1, len(columns)):
+        axes.axvline(k - 0.5, color="lightgrey", linewidth=0.6, zorder=0)
+    axes.set_xlim(-0.5, len(columns) - 0.5)
+    axes.set_xticks(range(len(columns)), [c.replace(", ", ",\n") for c in columns], fontsize=8 if len(columns) < 5 else 7)
+
+
+def _mark(axes: Axes, x: Any, y: Any, spread: Any, look: dict[str, Any], label: str | None = None) -> None:
+    """Points with whiskers in the colour of a strategy."""
+    axes.errorbar(
+        x,
+        y,
+        spread,
+        fmt=MARKS.get(look["linestyle"], "o"),
+        color=look["color"],
+        markerfacecolor=look["color"] if look["linestyle"] == "-" else "white",
+        markersize=4.5,
+        capsize=2,
+        linewidth=0.9,
+        label=label,
+    )
 
 
 def _heat(table: Table) -> Figure:
@@ -142,8 +174,7 @@ def _curves(table: Table) -> Figure:
         axes.set_ylim(bottom=bottom)
     if by_bytes:
         drawn[1].set(xlabel="MB received by a peer so far (line: receives nothing)", ylabel=ACCURACY)
-    handles, labels = drawn[0].get_legend_handles_labels()
-    drawn[-1].legend(handles, labels, fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    _legend(drawn[-1], drawn[0])
     figure.tight_layout()
     return figure
 
@@ -189,12 +220,8 @@ def _cost(table: Table) -> Figure:
             entry = table.entry(panel, row, column)
             if entry is None:
                 continue
-            colour = looks[row]["color"]
-            hollow = {} if looks[row]["linestyle"] == "-" else {"markerfacecolor": "white"}
-            axes.errorbar(
-                entry.megabytes, entry.accuracy, entry.std, marker="o", capsize=2, color=colour, linewidth=0.8, **hollow
-            )
-            named.append((row, entry.megabytes, entry.accuracy, colour))
+            _mark(axes, entry.megabytes, entry.accuracy, entry.std, looks[row])
+            named.append((row, entry.megabytes, entry.accuracy, looks[row]["color"]))
         axes.set(xlabel="MB received by a peer in the whole run", ylabel=ACCURACY)
         axes.set_title(column, fontsize=10, loc="left")
         axes.margins(x=0.16)
@@ -207,29 +234,13 @@ def _name_points(axes: Axes, named: list[tuple[str, float, float, str]]) -> None
     """Names beside points, moved down where they would lie on each other."""
     low, high = axes.get_ylim()
     step, width = (high - low) / 24, (axes.get_xlim()[1] - axes.get_xlim()[0]) / 65
-    taken: list[tuple[float, float, float]] = []
+    taken = [(x - width, x + width, y) for _, x, y, _ in named]
     for name, x, y, colour in sorted(named, key=lambda point: -point[2]):
         left, right, spot = x + width, x + width * (1 + len(name)), y
         while any(abs(spot - other) < step and left < end and right > start for start, end, other in taken):
             spot -= step / 4
         taken.append((left, right, spot))
         axes.text(left, spot, name, fontsize=7, color=colour, va="center")
-
-
-def _lines(table: Table) -> Figure:
-    """A line a row over the columns."""
-    columns, panel = table.columns(), table.panels[0]
-    figure = Figure(figsize=(1.25 * len(columns) + 2.5, 3.6))
-    axes = figure.subplots()
-    looks = styles(table.rows)
-    for row in table.rows:
-        entries = [(k, e) for k, c in enumerate(columns) if (e := table.entry(panel, row, c)) is not None]
-        x, mean, spread = zip(*[(k, e.accuracy, e.std) for k, e in entries], strict=True)
-        axes.errorbar(x, mean, spread, marker="o", markersize=4, capsize=3, label=row, **looks[row])
-    axes.set_xticks(range(len(columns)), [column.replace(", ", ",\n") for column in columns], fontsize=8)
-    axes.set_ylabel(ACCURACY)
-    _legend(axes)
-    return figure
 
 
 def _dots(table: Table) -> Figure:
@@ -239,6 +250,7 @@ def _dots(table: Table) -> Figure:
     drawn = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     for axes, panel in zip(drawn, panels, strict=True):
         for at, column in enumerate(table.columns()):
+            unnamed = column
             for line, row in enumerate(rows):
                 ours = table.accuracies(panel, row, column, equal_bytes=True)
                 theirs = table.accuracies(panel, table.experiment.against, column, equal_bytes=True)
@@ -246,11 +258,11 @@ def _dots(table: Table) -> Figure:
                 if apart:
                     y, look = len(rows) - line + 0.16 * (1.5 - at), {"color": OTHERS[at % len(OTHERS)], "linewidth": 1}
                     axes.plot([min(apart), max(apart)], [y, y], **look)
-                    label = column if line == 0 else None
-                    axes.plot(np.mean(apart), y, "osD^"[at % 4], markersize=3.5, label=label, **look)
+                    axes.plot(np.mean(apart), y, "osD^"[at % 4], markersize=3.5, label=unnamed, **look)
+                    unnamed = ""
         axes.axvline(0, color="grey", linewidth=0.8)
         axes.set_yticks([len(rows) - line for line in range(len(rows))], [row.strip() for row in rows], fontsize=8)
-        axes.set_xlabel(f"points over {table.experiment.against} at its bytes (line: seeds)")
+        axes.set_xlabel(f"points over {table.experiment.against} at its bytes (mark: mean, line: lowest to highest seed)")
         axes.set_title(panel, fontsize=10, loc="left")
         axes.grid(axis="y", linewidth=0.3)
     _legend(drawn[-1])
@@ -268,7 +280,7 @@ def _theorem(table: Table) -> Figure:
         points = sorted((t, value) for (one, t), value in mean.items() if one == eta)
         t, value = (np.array(axis) for axis in zip(*points, strict=True))
         norm.plot(t, value, color=OTHERS[at % len(OTHERS)], label=f"η = {eta}")
-        norm.plot(t, fit[0] / (eta * t) + fit[1] * eta + fit[2] * eta**2, color=OTHERS[at % len(OTHERS)], linestyle=":")
+        norm.plot(t, fit[0] / (eta * t) + fit[1] * eta + fit[2] * eta**2, color=OTHERS[at % len(OTHERS)], ls=":", lw=0.9)
     norm.plot([], [], ":", color="grey", label=f"tightest a/(ηT) + bη + cη² (median slack {slack:.1f})")
     norm.set(xscale="log", yscale="log", xlabel="rounds T", ylabel="mean over T rounds of ‖mean gradient‖²")
     norm.legend(fontsize=7, frameon=False)

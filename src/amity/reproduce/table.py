@@ -216,7 +216,7 @@ class Table:
             return []
         for panel in self.panels:
             for equal, what in ((False, ""), (True, ", at Gossip's bytes")):
-                if equal and (against != GOSSIP or self.experiment.picture == "lines"):
+                if equal and against != GOSSIP:
                     continue
                 lines, columns = [], self.columns(panel)
                 for row in self.rows:

@@ -69,14 +69,12 @@ def weigh(found: Sequence[Difference | None], above: float = 0.0) -> Judged:
     plus = sum(d.half is not None and d.mean - d.half > above for d in there)
     minus = sum(d.half is not None and d.mean + d.half < above for d in there)
     means = [d.mean for d in there]
-    evidence = (
-        f"The difference is {there[0]} points."
-        if len(there) == 1
-        else (
-            f"Of {len(there)} differences {plus} are above {above:g} and {minus} below by more than their 95 % intervals; they "
-            f"are {min(means):+.1f} to {max(means):+.1f} points, mean {np.mean(means):+.1f}."
+    evidence = f"The difference is {there[0]} points."
+    if len(there) > 1:
+        evidence = (
+            f"Of {len(there)} differences {plus} are above {above:g} and {minus} below by more than their 95 % intervals; "
+            f"they are {min(means):+.1f} to {max(means):+.1f} points, mean {np.mean(means):+.1f}."
         )
-    )
     if all(d.half is None for d in there):
         return OPEN, f"One seed only. {evidence}"
     if plus == len(there):
