@@ -38,8 +38,12 @@ def summary() -> str:
     lines = []
     for name in EXPERIMENTS:
         table = table_of(HERE / f"{name}.jsonl")
-        lines += [[f"[{name}](#{name})", table.printed.where, v.claim.text, f"**{v.status}**"] for v in table.verdicts]
-    return markdown_table(["experiment", "in the paper", "claim", "verdict"], lines) + "\n"
+        axes, seeds = table.experiment, len(table.experiment.seeds)
+        whole = len(axes.panels) * len(axes.rows) * len(axes.columns) * seeds
+        base = f"{len(table.records)} of {whole}"
+        link = f"[{name}](#{name})"
+        lines += [[link, table.printed.where, v.claim.text, f"**{v.status}**", base] for v in table.verdicts]
+    return markdown_table(["experiment", "in the paper", "claim", "verdict", "runs made"], lines) + "\n"
 
 
 def page(text: str) -> str:

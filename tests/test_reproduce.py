@@ -30,7 +30,7 @@ from amity.reproduce.paper import printed
 from amity.reproduce.record import Head, Record, read_records, write_records
 from amity.reproduce.run import plan
 from amity.reproduce.table import at_bytes
-from amity.reproduce.verdicts import CHECKS, HOLDS, NOT, OPEN, PARTLY, bound, weigh
+from amity.reproduce.verdicts import CHECKS, HOLDS, NOT, OPEN, PARTLY, UNJUDGED, bound, weigh
 from amity.run import Result
 from amity.store import finished, read_config
 from tests.conftest import Call
@@ -162,7 +162,9 @@ def test_every_experiment_makes_its_table_picture_and_verdicts_at_smoke(name: st
         assert (name, claim.id) in CHECKS
     table = Table(asked, head, records)
     assert len(table.verdicts) == len(printed(name).claims)
-    assert all(verdict.status != "not run" for verdict in table.verdicts)
+    assert all(verdict.status == UNJUDGED for verdict in table.verdicts), "digits stand in, and nothing is missing"
+    assert asked.stand_in in page
+    assert all(entry.paper is None for entry in table.entries)
     with (path / "table.csv").open(encoding="utf-8") as lines:
         assert len(list(csv.DictReader(lines))) == len(records)
     assert (path / "table.md").read_text() == table.markdown()
@@ -263,7 +265,8 @@ def table_with(name: str, records: list[Record], **changes: Any) -> Table:
     asked = experiment(name, "smoke")
     columns: dict[str, Any] = {r.column: {} for r in records}
     panels: dict[str, Any] = {r.panel: {} for r in records}
-    return Table(replace(asked, columns=columns, panels=panels, **changes), Head(name, "smoke", "c", "s", "m"), records)
+    changes = {"columns": columns, "panels": panels, "stand_in": "", **changes}
+    return Table(replace(asked, **changes), Head(name, "smoke", "c", "s", "m"), records)
 
 
 def test_accuracy_at_equal_bytes_is_read_between_two_measurements() -> None:

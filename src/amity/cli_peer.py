@@ -163,7 +163,7 @@ def run(folder: Folder, words: Keys = None) -> None:
 
 
 def relay(folder: Folder) -> None:
-    """Pass on between peers that cannot dial each other (behind NAT). The roster's [relay] must be this folder's peer."""
+    """Pass on between peers that cannot dial each other (behind NAT). The roster's `relay` must be this folder's peer."""
     with needs_peers():
         from amity.net.serve import serve_relay
         from amity.net.setup import read_setup

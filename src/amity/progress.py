@@ -32,7 +32,7 @@ class Board:
         self._accuracy: dict[int, dict[int, float]] = {}
         self._kept = 0.0
         self._began = time.monotonic()
-        self._last_plain, self._shown = self._began, 0.0
+        self._last_plain = self._began
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
@@ -52,7 +52,7 @@ class Board:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._refresh()
+        self._refresh(last=True)
         if self._console.is_terminal:
             self._progress.stop()
 
@@ -88,7 +88,7 @@ class Board:
         best = max(known, key=known.__getitem__)
         return f"leading at round {common + 1}: {best} {100 * known[best]:.1f} %"
 
-    def _refresh(self) -> None:
+    def _refresh(self, last: bool = False) -> None:
         total = 0.0
         for label, task in self._tasks.items():
             done = sum(n for at, n in self._done.items() if self._cells[at].label == label)
@@ -99,9 +99,10 @@ class Board:
         self._progress.update(self._total, completed=total, accuracy=self._leader())
         everything = sum(cell.config.rounds for cell in self._cells)
         now = time.monotonic()
-        if not self._console.is_terminal and (now - self._last_plain > PLAIN_EVERY or total == everything != self._shown):
-            self._last_plain, self._shown = now, total
-            line = f"{total:.4g} of {everything} rounds done{self._left(total, everything)}"
+        due = (last and total == everything) or (not last and total < everything and now - self._last_plain > PLAIN_EVERY)
+        if due and not self._console.is_terminal:
+            self._last_plain = now
+            line = f"{int(total)} of {everything} rounds done{self._left(total, everything)}"
             lead = self._leader() or next((f"accuracy {100 * m:.1f} %" for k in self._labels if (m := self._mean(k))), "")
             text = "; ".join(part for part in (line, lead) if part)
             self._console.print(text, highlight=False, markup=False, emoji=False, soft_wrap=True)

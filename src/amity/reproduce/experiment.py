@@ -47,6 +47,8 @@ class Experiment:
     """Its name in the paper."""
     friends: bool = False
     """Whether the table also shows how many of those taken are friends."""
+    stand_in: str = ""
+    """What is wrong with the numbers, where other data stand in: they are not judged, nor put beside the paper's."""
     budget: float = 0.0
     """Seconds that a cell is meant to take at this preset."""
 

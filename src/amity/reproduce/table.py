@@ -132,7 +132,7 @@ class Table:
         runs = [self.of(panel, row, column)[seed] for seed in found]
         other = self.baseline(panel, row, column)
         apart = self.difference((panel, row, column), other) if other else None
-        here = panel == self.experiment.printed or not self.experiment.printed
+        here = self.experiment.printed in ("", panel) and not self.experiment.stand_in
         paper, paper_std = self.printed.numbers.get((row, column), (None, None)) if here else (None, None)
         equal = list(self.accuracies(panel, row, column, equal_bytes=True).values())
         values = list(found.values())
@@ -168,6 +168,8 @@ class Table:
         if entry is None:
             return "-"
         value = f"{entry.accuracy:.1f}" + (f" ± {entry.std:.1f}" if entry.seeds > 1 else "")
+        if entry.seeds < len(self.seeds):
+            value += f" [{entry.seeds}]"
         if self.experiment.picture == "heat" and entry.difference is not None and entry.difference >= -2:
             return f"**{value}**"
         return value + (f" ({entry.paper:.1f})" if entry.paper is not None else "")
@@ -246,14 +248,20 @@ class Table:
         return head, lines
 
     @property
+    def seeds(self) -> list[int]:
+        """Of any run."""
+        return sorted({record.seed for record in self.records})
+
+    @property
     def caption(self) -> str:
         """What the numbers are."""
-        seeds = sorted({record.seed for record in self.records})
-        paper = " (in brackets: the paper's)" if self.printed.numbers else ""
+        few = " (in square brackets: how many of them, where not all)" * any(e.seeds < len(self.seeds) for e in self.entries)
+        paper = " (in brackets: the paper's)" if any(e.paper is not None for e in self.entries) else ""
         who = f"of {self.experiment.called}" if self.experiment.focus else "mean over peers"
+        start = f"{self.experiment.stand_in} " if self.experiment.stand_in else ""
         return (
-            f"Test accuracy in the last round in %, {who} ± standard deviation over seeds{paper}; preset "
-            f"{self.head.preset}, seeds {', '.join(map(str, seeds))}. {self.head.sizes}."
+            f"{start}Test accuracy in the last round in %, {who} ± standard deviation over seeds{paper}; preset "
+            f"{self.head.preset}, seeds {', '.join(map(str, self.seeds))}{few}. {self.head.sizes}."
         )
 
     def markdown(self) -> str:
