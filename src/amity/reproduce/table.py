@@ -202,14 +202,14 @@ class Table:
         return [
             (f"{panel}, friends among those taken (in reach)".removeprefix(", "), *self._grid(panel, _friends_text))
             for panel in self.panels
-            if any(e.precision is not None and e.taken for e in self.entries if e.panel == panel)
+            if any(_friends_text(e) != "-" for e in self.entries if e.panel == panel)
         ]
 
     def _grid(self, panel: str, text: Callable[[Entry | None], str]) -> tuple[list[str], list[list[str]]]:
-        """A header, and a line for each row that has anything to show."""
-        columns = self.columns(panel)
-        lines = [[row, *(text(self.entry(panel, row, c)) for c in columns)] for row in self.rows]
-        return ["", *columns], [line for line in lines if any(cell != "-" for cell in line[1:])]
+        """A header and lines, of the rows and columns that have anything to show."""
+        cells = {(row, c): text(self.entry(panel, row, c)) for row in self.rows for c in self.columns(panel)}
+        rows, columns = (dict.fromkeys(key[axis] for key, cell in cells.items() if cell != "-") for axis in (0, 1))
+        return ["", *columns], [[row, *(cells[row, c] for c in columns)] for row in rows]
 
     def differences(self) -> list[Grid]:
         """Paired differences to the row that all are compared with, also at equal bytes."""
@@ -321,7 +321,7 @@ class Table:
 
 
 def _friends_text(entry: Entry | None) -> str:
-    if entry is None or entry.precision is None or entry.base_rate is None or not entry.taken:
+    if entry is None or entry.precision is None or not entry.base_rate or not entry.taken:
         return "-"
     return f"{100 * entry.precision:.0f} % ({100 * entry.base_rate:.0f} %)"
 
