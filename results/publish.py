@@ -6,10 +6,10 @@ wrote (such as runs/reproduce), draws every results/NAME.svg and rewrites, in do
 """
 
 import re
-import shutil
 import sys
 from pathlib import Path
 
+from amity.errors import AmityError
 from amity.figures import svg
 from amity.files import write_atomically
 from amity.report import markdown_table
@@ -38,9 +38,7 @@ def summary() -> str:
     lines = []
     for name in EXPERIMENTS:
         table = table_of(HERE / f"{name}.jsonl")
-        axes, seeds = table.experiment, len(table.experiment.seeds)
-        whole = len(axes.panels) * len(axes.rows) * len(axes.columns) * seeds
-        base = f"{len(table.records)} of {whole}"
+        base = f"{len(table.records)} of {len(table.experiment.whole) * len(table.experiment.seeds)}"
         link = f"[{name}](#{name})"
         lines += [[link, table.printed.where, v.claim.text, f"**{v.status}**", base] for v in table.verdicts]
     return markdown_table(["experiment", "in the paper", "claim", "verdict", "runs made"], lines) + "\n"
@@ -51,15 +49,32 @@ def page(text: str) -> str:
     return BLOCK.sub(lambda found: f"{found[1]}{summary() if found[2] == 'summary' else block(found[2])}{found[3]}", text)
 
 
+def gathered(root: Path) -> dict[str, Path]:
+    """The newest records of every table in a folder. Nothing is taken that the command would not make now, nor fewer runs
+    than are published."""
+    found: dict[str, Path] = {}
+    if not root.is_dir():
+        raise SystemExit(f"{root}: is no folder")
+    for path in sorted(root.glob("*-cpu*/records.jsonl"), key=lambda path: path.stat().st_mtime):
+        head, records = read_records(path)
+        asked = experiment(head.experiment, head.preset)
+        for one in records:
+            if one.key not in asked.whole or asked.config(one.key, one.seed).digest[:20] != one.digest:
+                raise SystemExit(f"{path}: {one.key} seed {one.seed} is not a run that the command makes now")
+        old = HERE / f"{head.experiment}.jsonl"
+        if old.exists() and len(records) < len(read_records(old)[1]):
+            raise SystemExit(f"{path}: has fewer runs than {old.name}; delete that one if this is meant")
+        found[head.experiment] = path
+    return found
+
+
 def main() -> None:
-    for root in map(Path, sys.argv[1:]):
-        for path in sorted(root.glob("*-cpu*/records.jsonl"), key=lambda path: path.stat().st_mtime):
-            head, records = read_records(path)
-            asked = experiment(head.experiment, head.preset)
-            for one in records:
-                if asked.config(one.key, one.seed).digest[:20] != one.digest:
-                    raise SystemExit(f"{path}: {one.key} seed {one.seed} is not the run that the command makes now")
-            shutil.copy(path, HERE / f"{head.experiment}.jsonl")
+    try:
+        found = [gathered(Path(root)) for root in sys.argv[1:]]
+    except AmityError as error:
+        raise SystemExit(str(error)) from None
+    for name, path in ((name, path) for one in found for name, path in one.items()):
+        write_atomically(HERE / f"{name}.jsonl", path.read_bytes())
     for path in sorted(HERE.glob("*.jsonl")):
         table = table_of(path)
         write_atomically(path.with_suffix(".svg"), svg(table.figure()).encode())

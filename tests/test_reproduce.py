@@ -30,7 +30,7 @@ from amity.reproduce.paper import printed
 from amity.reproduce.record import Head, Record, read_records, write_records
 from amity.reproduce.run import plan
 from amity.reproduce.table import at_bytes
-from amity.reproduce.verdicts import CHECKS, HOLDS, NOT, OPEN, PARTLY, UNJUDGED, bound, weigh
+from amity.reproduce.verdicts import CHECKS, HOLDS, MISSING, NOT, OPEN, PARTLY, SO_FAR, UNJUDGED, bound, weigh
 from amity.run import Result
 from amity.store import finished, read_config
 from tests.conftest import Call
@@ -116,7 +116,62 @@ def test_rows_of_ones_own_stand_beside_those_of_the_table(call: Call, repository
     assert {len(config.stages) for config in configs} == {0, 1}
 
 
+OWN = """from dataclasses import dataclass
+from amity import Ask, Decision, spread
+from amity.facts import Pull
+from amity.strategies.base import Cardless
+
+@dataclass(frozen=True)
+class {name}(Cardless):
+    def decide(self, view, row):
+        yield Ask(Pull(), view.neighbours)
+        return Decision({row})
+"""
+
+
+def test_a_strategy_of_ones_own_that_was_changed_is_another_run(tmp_path: Path) -> None:
+    """In processes of their own, as people run it: a module is loaded once."""
+    words = ["reproduce", "table1", "--preset", "smoke", "rows=mine.py:Mine", "panels=finetune", "out=r"]
+
+    def accuracy(row: str) -> float:
+        (tmp_path / "mine.py").write_text(OWN.format(name="Mine", row=row))
+        command = [sys.executable, "-m", "amity", *words, "columns=CIFAR-10 c=5"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return read_records(next(tmp_path.glob("r/table1-*/records.jsonl")))[1][0].accuracy
+
+    alone, together = "{view.me: 1.0}", "spread((view.me, *view.neighbours))"
+    first, second = accuracy(alone), accuracy(together)
+    assert first != second
+    cells = list((tmp_path / "r" / "cells").iterdir())
+    assert len(cells) == 2
+    assert accuracy(alone) == first, "put back, the old run is there again"
+    assert set((tmp_path / "r" / "cells").iterdir()) == set(cells)
+
+
+def test_a_cell_whose_folder_is_damaged_does_not_take_the_table_along(call: Call) -> None:
+    words = "reproduce toy --preset smoke out=r"
+    assert call(words)[0] == 0
+    cell = next(iter(Path("r/cells").iterdir()))
+    good = (cell / "config.toml").read_bytes()
+    for damage in (good[:40], b"", None):
+        (cell / "config.toml").unlink()
+        if damage is not None:
+            (cell / "config.toml").write_bytes(damage)
+        for more in ("", " --done"):
+            code, out, err = call(words + more)
+            assert code == 1
+            assert f"Delete {cell} and repeat the command" in err
+            assert "3 of the table's 4 runs" in out
+        (cell / "config.toml").write_bytes(good)
+    (cell / "timings.jsonl").write_text("garbage\n{}\n")
+    code, out, _ = call(words)
+    assert (code, "of the table's" in out) == (0, False)
+
+
 def test_what_cannot_be_run_is_refused_in_one_line(call: Call) -> None:
+    Path("mine.py").write_text(OWN.format(name="Gossip", row="{view.me: 1.0}"))
+    Path("file").write_text("mine")
     for words, complaint in (
         ("reproduce plf", "did you mean 'pfl'"),
         ("reproduce pfl --preset cpuu", "did you mean 'cpu'"),
@@ -127,12 +182,28 @@ def test_what_cannot_be_run_is_refused_in_one_line(call: Call) -> None:
         ("reproduce toy peers=5", "peers: is what the table of 'toy' varies"),
         ("reproduce tau --preset smoke seeds=0,0", "seeds: expected different seeds"),
         ("reproduce tau --preset smoke seeds=x", "seeds: expected numbers"),
+        ("reproduce tau --preset smoke seeds=", "seeds: expected names or numbers"),
+        ("reproduce tau --preset smoke rows=,", "rows: expected names or numbers"),
+        ("reproduce tau --preset smoke jobs=x --done", "jobs: expected a whole number"),
+        (f"reproduce tau --preset smoke jobs={'9' * 5000}", "jobs: expected a whole number"),
+        ("reproduce tau --preset smoke seed=7", "seed: a table has several; use seeds=7"),
+        ("reproduce toy --preset smoke panels=x", "panels: the table of 'toy' has none"),
+        ("reproduce table1 --preset smoke columns=c=2,c=3", "columns: unknown name 'c=3'"),
+        ("reproduce toy --preset smoke rows=alone,alone", "rows: 'alone' is named twice"),
+        ("reproduce table1 --preset smoke rows=Gosip", "the table's own rows: Local, FedAvg, Gossip"),
+        ("reproduce table1 --preset smoke rows=gossip@ditto", "rows: 'gossip@ditto' sets method, which 'finetune'"),
+        ("reproduce theorem --preset smoke rows=local", "rows: 'local' sets strategy, which 'AFIND+'"),
+        ("reproduce pfl --preset smoke rows=gossip/krum", "rows: 'gossip/krum' sets stages, which 'FOMO'"),
+        ("reproduce table1 --preset smoke rows=mine.py:Gossip", "would be called 'Gossip', as a row of the table is"),
+        ("reproduce labels --preset paper", "takes no --preset paper"),
+        ("reproduce labels --preset smoke --done", "takes no --done"),
+        ("reproduce labels --preset smoke jobs=2", "jobs: 'labels' is no table"),
+        ("reproduce toy --preset smoke out=file/below", "is not a directory that could be used"),
     ):
         code, _, err = call(words)
         assert code == 2, words
         assert complaint in err
         assert err.count("\n") == 1
-    Path("file").write_text("mine")
     assert call("reproduce tau --preset smoke out=file")[0] == 2
     assert call(f"reproduce labels seeds=0,0 out=l {WORDS.replace('peers=5', 'peers=8')}")[0] == 2
     assert Path("file").read_text() == "mine"
@@ -180,7 +251,7 @@ def test_two_rounds_at_cpu_on_the_real_data(name: str, words: str, call: Call) -
         pytest.skip(str(error))
     code, _, err = call(f"reproduce {name} --preset cpu rounds=2 out=r {words}")
     assert (code, err) == (0, "")
-    assert (Path("r") / f"{name}-cpu-part" / "figure.svg").exists()
+    assert len(list(Path("r").glob(f"{name}-cpu-part-*/figure.svg"))) == 1
 
 
 def test_a_record_says_what_the_run_says() -> None:
@@ -220,7 +291,7 @@ def test_a_killed_table_goes_on_where_it_was(tmp_path: Path) -> None:
     assert b"of them done already" in again.stdout
     for path, when in whole_since.items():
         assert path.stat().st_mtime_ns == when, "a finished cell is not run again"
-    calm, disturbed = (read_records(tmp_path / out / "tau-smoke-part" / "records.jsonl")[1] for out in ("calm", "r"))
+    calm, disturbed = (read_records(next(tmp_path.glob(f"{out}/tau-*/records.jsonl")))[1] for out in ("calm", "r"))
     assert [replace(r, seconds=0) for r in calm] == [replace(r, seconds=0) for r in disturbed]
 
 
@@ -236,6 +307,11 @@ def test_clean_columns_are_measured_on_the_peers_that_are_honest_everywhere() ->
     assert clean.difference is None
     assert flipped.difference == pytest.approx(flipped.accuracy - clean.accuracy)
     assert flipped.attackers_weight is not None
+    local = [record("Local", "clean", accuracy=0.9, final=[0.5, 0.5, 0.5, 0.5, 1.0])]
+    other = Table(table.experiment, table.head, [*table.records, *local])
+    bad = {0, 1, 2, 3, 4} - set(honest)
+    rest = [value for k, value in enumerate([0.5, 0.5, 0.5, 0.5, 1.0]) if k not in bad]
+    assert other.accuracies("", "Local", "clean")[0] == pytest.approx(100 * np.mean(rest)), "also in rows not attacked yet"
 
 
 # -- the numbers -------------------------------------------------------------------------------------------------------
@@ -265,7 +341,7 @@ def table_with(name: str, records: list[Record], **changes: Any) -> Table:
     asked = experiment(name, "smoke")
     columns: dict[str, Any] = {r.column: {} for r in records}
     panels: dict[str, Any] = {r.panel: {} for r in records}
-    changes = {"columns": columns, "panels": panels, "stand_in": "", **changes}
+    changes = {"columns": columns, "panels": panels, "stand_in": "", "whole": frozenset(), **changes}
     return Table(replace(asked, **changes), Head(name, "smoke", "c", "s", "m"), records)
 
 
@@ -274,7 +350,7 @@ def test_accuracy_at_equal_bytes_is_read_between_two_measurements() -> None:
     assert at_bytes(run, 4.0) == pytest.approx(0.6)
     assert at_bytes(run, 6.0) == 0.8
     assert at_bytes(run, 60.0) == 0.8, "who stays below has its last"
-    assert at_bytes(run, 1.0) == 0.4
+    assert at_bytes(run, 1.0) is None, "nobody knows"
     records = [record("Gossip", accuracy=0.5), record("AFIND+", accuracy=0.8, curve=[[1, 0.0, 0.4], [2, 2.0, 0.8]])]
     table = table_with("table1", records)
     fair = table.difference(("", "AFIND+", "x"), ("", "Gossip", "x"), equal_bytes=True)
@@ -289,7 +365,8 @@ def test_accuracy_at_equal_bytes_lies_between_measured_ones(points: list[tuple[f
     moved = np.cumsum([m for m, _ in points]).tolist()
     curve = [[k + 1, m, a] for k, (m, (_, a)) in enumerate(zip(moved, points, strict=True))]
     found = at_bytes(record("AFIND+", accuracy=points[-1][1], curve=curve), budget)
-    assert min(a for _, a in points) <= found <= max(a for _, a in points)
+    assert (found is None) == (budget < moved[0])
+    assert found is None or min(a for _, a in points) <= found <= max(a for _, a in points)
 
 
 def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
@@ -337,6 +414,22 @@ def test_a_claim_holds_only_where_every_interval_says_so() -> None:
     assert weigh([Difference(9, None, 1)])[0] == OPEN, "one seed decides nothing"
     with pytest.raises(LookupError):
         weigh([None])
+
+
+def test_a_verdict_needs_more_than_one_seed_and_all_cells() -> None:
+    toy = {"alone": 0.5, "with 1": 0.6, "with 3": 0.4, "with 1 and 3": 0.5}
+    runs = [record(row, seed=s, accuracy=a + s / 1000) for row, a in toy.items() for s in (0, 1)]
+    whole = frozenset(("", row, "x") for row in toy)
+    assert [v.status for v in table_with("toy", runs, whole=whole).verdicts] == [HOLDS, HOLDS]
+    more = whole | {("", "alone", "another column")}
+    assert [v.status for v in table_with("toy", runs, whole=more).verdicts] == [SO_FAR, SO_FAR]
+    one = table_with("toy", [r for r in runs if r.seed == 0], whole=whole).verdicts
+    assert [(v.status, v.evidence[:9]) for v in one] == [(OPEN, "One seed ")] * 2
+    taus = {f"τ={t}": 5 - t for t in (1.5, 0.1, 0.8)}
+    mixed = table_with("tau", [record(row, seed=s, taken=n) for row, n in taus.items() for s in (0, 1)], rows=dict(taus))
+    assert verdict(mixed, "fewer") == HOLDS, "whatever the order in which rows were asked for"
+    alone = table_with("tau", [r for r in mixed.records if r.row == "τ=0.8"])
+    assert {v.status for v in alone.verdicts} == {MISSING}
 
 
 def verdict(table: Table, claim: str) -> str:
@@ -480,7 +573,9 @@ def test_the_bounds_shape_is_found_where_it_is_there() -> None:
 
     consensus = {eta: [[1, 7 * eta**2]] for eta in etas}
     records = [
-        record(f"η={eta}", "AFIND+", series={"gradient_norm2": norms(eta), "consensus": consensus[eta]}) for eta in etas
+        record(f"η={eta}", "AFIND+", seed, series={"gradient_norm2": norms(eta), "consensus": consensus[eta]})
+        for eta in etas
+        for seed in (0, 1)
     ]
     table = table_with("theorem", records)
     _, fit, slack = bound(table)

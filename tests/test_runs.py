@@ -271,6 +271,19 @@ def test_a_strategy_that_misbehaves_is_named_with_its_peer_and_round(body: str) 
     assert BODIES[body] in result.errors["Mine seed 0"]
 
 
+def test_a_run_goes_on_only_with_the_code_that_it_began_with() -> None:
+    mine = STRATEGY % "return amity.Decision({view.me: 1.0})"
+    Path("mine.py").write_text(mine)
+    config = tiny(strategy="mine.py:Mine")
+    amity.run(config, "r")
+    Path("mine.py").write_text(mine.replace("1.0", "1"))
+    for again in (lambda: amity.run(config, "r"), lambda: amity.resume("r")):
+        with pytest.raises(RunDirError, match=r"r: mine.py has changed since this run began; choose another out="):
+            again()
+    Path("mine.py").write_text(mine)
+    amity.run(config, "r")
+
+
 def test_weights_may_be_any_kind_of_number_and_notes_do_not_overwrite_records() -> None:
     body = "import numpy as np; return amity.Decision({view.me: np.float32(1)}, {}, {'round': -5.0, 'mine': np.float64(2)})"
     Path("mine.py").write_text(STRATEGY % body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from typing import Annotated
 import typer
 
 from amity.config import count, out_path, seeds_of, split_list, split_words
-from amity.errors import ConfigError, unknown
+from amity.errors import ConfigError, Failure, unknown
 from amity.estimate import duration, estimate
 from amity.labels import NAME as LABELS
 from amity.labels import measure_labels
@@ -44,22 +45,48 @@ def reproduce(name: Name, words: Words = None, preset: PresetOption = "cpu", don
     file, values, mine = split_words(words or [], *OWN)
     if name not in (*EXPERIMENTS, LABELS, ALL):
         raise ConfigError(unknown("experiment", name, [*EXPERIMENTS, LABELS, ALL]))
+    if preset not in PRESETS:
+        raise ConfigError(unknown("preset", preset, PRESETS))
+    for key in ("seeds", "rows", "columns", "panels"):
+        if key in mine and not split_list(mine[key]):
+            raise ConfigError(f"{key}: expected names or numbers separated by commas, got nothing")
     root = out_path(mine) if "out" in mine else ROOT
-    seeds = seeds_of(mine["seeds"]) if "seeds" in mine else []
+    seeds, jobs = seeds_of(mine["seeds"]) if "seeds" in mine else [], count(mine, "jobs")
     if name == LABELS:
+        _refuse_for_labels(mine, preset, done)
         _labels(file, values, seeds, root, preset)
         return
-    failed = False
+    asked = [word for word in words or [] if word.partition("=")[0].strip() not in ("out", "jobs")]
+    rows, columns, panels = (split_list(mine.get(key, "")) for key in ("rows", "columns", "panels"))
+    failed, pages = False, list[Path]()
     for one in EXPERIMENTS if name == ALL else (name,):
-        rows, columns, panels = (split_list(mine.get(key, "")) for key in ("rows", "columns", "panels"))
-        asked = [word for word in words or [] if not word.startswith(("out=", "jobs="))]
-        command = " ".join(["amity", "reproduce", one, "--preset", preset, *asked])
-        todo = plan(one, preset, seeds, root, rows, columns, panels, file, values, command)
-        failed |= bool(_finish(todo, todo.so_far() if done else _run(todo, count(mine, "jobs"))))
-    if name == ALL and preset == "smoke":
+        command = shlex.join(["amity", "reproduce", one, "--preset", preset, *asked])
+        try:
+            todo = plan(one, preset, seeds, root, rows, columns, panels, file, values, command)
+            failed |= bool(_finish(todo, todo.so_far() if done else _run(todo, jobs)))
+            pages.append(todo.path / "report.html")
+        except Failure as error:
+            if name != ALL:
+                raise
+            complain(str(error))
+            failed = failed or not done  # what is not there yet is no failure of `--done`
+    if name == ALL and preset == "smoke" and not done:
         _labels(file, values, seeds, root, preset)
+    if len(pages) > 1:
+        say(f"{len(pages)} tables:")
+        for page in pages:
+            say(f"  {page}")
     if failed:
         raise SystemExit(1)
+
+
+def _refuse_for_labels(mine: Mapping[str, object], preset: str, done: bool) -> None:
+    """It has no table, and one size."""
+    for key in ("rows", "columns", "panels", "jobs"):
+        if key in mine:
+            raise ConfigError(f"{key}: {LABELS!r} is no table and does not take it")
+    if done or preset == "paper":
+        raise ConfigError(f"{LABELS!r} takes no {'--done' if done else '--preset paper'}; it has the presets smoke and cpu")
 
 
 def _labels(file: Path | None, values: dict[str, object], seeds: list[int], root: Path, preset: str) -> None:

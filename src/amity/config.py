@@ -35,7 +35,7 @@ from amity.methods import methods
 from amity.mixing import Mixer, mixers
 from amity.models import Model, models
 from amity.privacy import Mechanism, privacies
-from amity.registry import USER_MODULE, Registry, checked, explain
+from amity.registry import USER_MODULE, Registry, checked, explain, source_file
 from amity.stages import stages as all_stages
 from amity.stages.fomo import FomoStage
 from amity.strategies import strategies
@@ -228,6 +228,13 @@ class Config:
         plain["engine"] = dataclasses.asdict(self.engine.extra)
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
+    @property
+    def own_code(self) -> dict[str, str]:
+        """Files that classes of one's own come from, and the SHA-256 of each: a result depends on them too."""
+        picks = [getattr(self, f.name) for f in dataclasses.fields(self) if isinstance(getattr(self, f.name), Pick)]
+        files = {str(file): file for pick in (*picks, *self.stages) if (file := source_file(pick.name)) and file.is_file()}
+        return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in sorted(files.items())}
+
     def completed(self, other: Config) -> Config:
         """What this config leaves open is taken from another, where that has settled it."""
         mine, theirs = self.to_dict(), other.to_dict()
@@ -314,7 +321,7 @@ def split_words(words: Iterable[str], *own: str) -> tuple[Path | None, dict[str,
     words = list(words)
     file = Path(words.pop(0)) if words and "=" not in words[0] else None
     values = parse(words)
-    raw = dict(word.partition("=")[::2] for word in words)
+    raw = {key.strip(): value for key, _, value in (word.partition("=") for word in words)}
     mine: dict[str, Any] = {key: raw[key] for key in own if values.pop(key, None) is not None}
     return file, values, mine
 
@@ -342,8 +349,8 @@ def seeds_of(value: Any) -> list[int]:
 def count(mine: Mapping[str, Any], key: str) -> int:
     """A command's own key that is a number; 0 if it was not given."""
     value = str(mine.get(key, 0))
-    if not value.isdecimal():
-        raise ConfigError(f"{key}: expected a whole number >= 0, got {value!r}")
+    if not (value.isdecimal() and len(value) < 10):
+        raise ConfigError(f"{key}: expected a whole number >= 0, got {value[:40]!r}")
     return int(value)
 
 

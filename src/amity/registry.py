@@ -175,6 +175,15 @@ class Registry(Generic[T]):
         return cls
 
 
+def source_file(name: str) -> Path | None:
+    """The file that a class of one's own comes from; None for what is registered or has no file (a notebook)."""
+    source = name.rpartition(":")[0]
+    if source.endswith(".py"):
+        return Path(source)
+    file = getattr(sys.modules.get(source), "__file__", None) if source else None
+    return Path(file) if file else None
+
+
 def _importable(source: str) -> bool:
     try:
         return source in sys.modules or importlib.util.find_spec(source) is not None

@@ -37,6 +37,10 @@ from amity.files import write_atomically
 from amity.simulate import Report
 from amity.tensors import Archive, digest_of, encode
 
+CODE = "code.json"
+"""Files of one's own classes, with their digests."""
+BEFORE = (".lock", "checkpoint", CODE)
+"""What may be there before config.toml is."""
 LINES = ("metrics.jsonl", "edges.jsonl", "rounds.jsonl")
 KEEP = 2
 """Checkpoints kept: the newest and one to fall back on."""
@@ -109,7 +113,8 @@ class RunDir:
             if other.digest != config.digest:
                 keys = ", ".join(differences(other, config)[:4])
                 raise RunDirError(f"{path}: holds a run of another config (differs in {keys}); choose another out=")
-        elif path.exists() and any(p.name not in (".lock", "checkpoint") and p.suffix != ".tmp" for p in path.iterdir()):
+            same_code(path, config)
+        elif path.exists() and any(p.name not in BEFORE and p.suffix != ".tmp" for p in path.iterdir()):
             raise RunDirError(f"{path}: is not empty and holds no run; choose another out=")
         return config
 
@@ -123,12 +128,16 @@ class RunDir:
         except OSError as error:
             raise RunDirError(f"{path}: cannot be created ({error.strerror}); choose another out=") from None
         if not (path / "config.toml").exists():
+            if config.own_code:
+                write_atomically(path / CODE, dump(config.own_code))
             write_atomically(path / "config.toml", text.encode())
         return cls(path, config)
 
     @classmethod
     def open(cls, path: Path) -> RunDir:
-        return cls(path, read_config(path))
+        config = read_config(path)
+        same_code(path, config)
+        return cls(path, config)
 
     def __enter__(self) -> RunDir:
         try:
@@ -140,7 +149,9 @@ class RunDir:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._lock.close()
-            raise RunDirError(f"{self.path}: another process is running it") from None
+            raise RunDirError(
+                f"{self.path}: another process is running it; when that has ended, the same command takes its result"
+            ) from None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -289,10 +300,22 @@ def refuse_foreign(path: Path, *known: str) -> None:
         raise RunDirError(f"{path}: cannot be used ({error.strerror}); choose another out=") from None
 
 
+def same_code(path: Path, config: Config) -> None:
+    """A run goes on with the code that it began with: refuse a class of one's own that has changed since."""
+    try:
+        began = json.loads((path / CODE).read_bytes())
+    except (OSError, ValueError):
+        return
+    for name, digest in config.own_code.items():
+        if began.get(name, digest) != digest:
+            raise RunDirError(f"{path}: {name} has changed since this run began; choose another out=, or put it back")
+
+
 def refuse_unusable(path: Path) -> None:
     """A directory must be there or be possible, as far as names and types tell."""
     try:
-        possible = path.is_dir() or not path.exists()
+        nearest = next(p for p in (path, *path.absolute().parents) if p.exists())
+        possible = nearest.is_dir()
     except (OSError, ValueError):
         possible = False
     if not possible:

@@ -208,7 +208,13 @@ def experiment(name: str, preset: str = "cpu") -> Experiment:
         raise ConfigError(unknown("preset", preset, PRESETS))
     chosen = PRESETS[preset]
     made = EXPERIMENTS[name](chosen)
-    return replace(made, over={**chosen.over, **made.over}, budget=chosen.budget, stand_in=chosen.stand_in)
+    return replace(
+        made,
+        over={**chosen.over, **made.over},
+        budget=chosen.budget,
+        stand_in=chosen.stand_in,
+        whole=frozenset(made.keys()),
+    )
 
 
 @_experiment
@@ -295,7 +301,7 @@ def study(p: Preset) -> Experiment:
         against="Gossip",
         seeds=(0,) if p.name == "smoke" else (10, 11),
         first=("Gossip", "drawn", "all cards"),
-        note="Chosen on seeds 10 and 11; reported, in the other tables, on seeds 0 to 4.",
+        note="Settings were chosen on seeds 10 and 11; the other tables are on seeds 0 to 4.",
         picture="dots",
     )
 
@@ -502,7 +508,7 @@ def dynamic(p: Preset) -> Experiment:
         "all there": {**base, "topology": "full"},
         **{f"{away} % away": {**base, "topology": {"name": "full", "online": 1 - away / 100}} for away in (10, 30, 50)},
         "half graph": {**base, "topology": half_graph(p)},
-        "half graph, new each round": {**base, "topology": {**half_graph(p), "redraw": 1}},
+        "half graph anew each round": {**base, "topology": {**half_graph(p), "redraw": 1}},
     }
     return Experiment(
         "dynamic",
@@ -549,7 +555,8 @@ def attack(p: Preset) -> Experiment:
         against="|clean",
         seeds=p.seeds,
         first=("Gossip", "AFIND+", "Gossip/normclip"),
-        note="A fifth of the peers attack (attack.fraction). Bold: within 2 points of the same row without attackers.",
+        note="A fifth of the peers attack, unless attack.fraction says otherwise. Bold: within 2 points of the same row "
+        "without attackers.",
         picture="heat",
     )
 

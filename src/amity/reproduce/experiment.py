@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from amity.cells import Cell
 from amity.compare import check_seeds, parse_spec
 from amity.config import Config, Crowd, nested, read_toml, resolve
 from amity.errors import ConfigError, unknown
+from amity.strategies import strategies
 
 Layer = Mapping[str, Any]
 """A piece of config."""
@@ -47,6 +49,8 @@ class Experiment:
     """Its name in the paper."""
     friends: bool = False
     """Whether the table also shows how many of those taken are friends."""
+    whole: frozenset[Key] = frozenset()
+    """All cells of the table, also where only some rows or columns of it are asked for."""
     stand_in: str = ""
     """What is wrong with the numbers, where other data stand in: they are not judged, nor put beside the paper's."""
     budget: float = 0.0
@@ -62,20 +66,44 @@ class Experiment:
         """With these rows only: of the table's own, or as comparisons name them (`gossip:k=5/mine.py:MyGate`)."""
         if not specs:
             return self
-        rows = {}
+        rows: dict[str, Layer] = {}
         for spec in specs:
-            label, layer = (spec, self.rows[spec]) if spec in self.rows else parse_spec(spec)
+            label, layer = (spec, self.rows[spec]) if spec in self.rows else self._own(spec)
+            if label in rows:
+                raise ConfigError(f"rows: {label!r} is named twice")
             rows[label] = layer
         return replace(self, rows=rows)
+
+    def _own(self, spec: str) -> tuple[str, Layer]:
+        """A row that the table does not have. It must not be called like one that it has, nor set what a column sets."""
+        try:
+            label, layer = parse_spec(spec)
+            strategies[layer["strategy"]["name"]]
+        except ConfigError as error:
+            raise ConfigError(f"rows: {error} (the table's own rows: {', '.join(self.rows)})") from None
+        if label in self.rows:
+            raise ConfigError(
+                f"rows: {spec!r} would be called {label!r}, as a row of the table is; give its class another name"
+            )
+        others = {**self.columns, **self.panels}
+        for name, other in others.items():
+            if both := sorted(layer.keys() & other.keys()):
+                raise ConfigError(
+                    f"rows: {spec!r} sets {both[0]}, which {name!r} of the table of {self.name!r} sets; use `amity compare`"
+                )
+        return label, layer
 
     def only(self, axis: Literal["columns", "panels"], words: Sequence[str]) -> Experiment:
         """With the columns or panels only whose names contain one of these, as whole words."""
         if not words:
             return self
         have: Mapping[str, Layer] = getattr(self, axis)
-        kept = {label: layer for label, layer in have.items() if any(f" {word} " in f" {label} " for word in words)}
-        if not kept:
-            raise ConfigError(f"{axis}: {unknown('name', words[0], have)}")
+        if list(have) == [""]:
+            raise ConfigError(f"{axis}: the table of {self.name!r} has none to choose from")
+        for word in words:
+            if not any(_named(label, word) for label in have):
+                raise ConfigError(f"{axis}: {unknown('name', word, have)}")
+        kept = {label: layer for label, layer in have.items() if any(_named(label, word) for word in words)}
         return replace(self, columns=kept) if axis == "columns" else replace(self, panels=kept)
 
     # -- configs -------------------------------------------------------------------------------------------------------
@@ -84,6 +112,8 @@ class Experiment:
         """What the table varies cannot be set from outside."""
         for layer in given:
             for key, value in layer.items():
+                if key == "seed":
+                    raise ConfigError(f"seed: a table has several; use seeds={value}")
                 if key not in self.varied or (key == "attack" and isinstance(value, Mapping) and set(value) == {"fraction"}):
                     continue
                 if key == "partition" and isinstance(value, Mapping) and set(value) <= set(SIZES):
@@ -118,8 +148,19 @@ class Experiment:
             for key in self.keys():
                 config = self.config(key, seed, given)
                 label = " | ".join(part for part in key if part)
-                out.append((key, Cell(label, seed, config, root / "cells" / config.digest[:20])))
+                out.append((key, Cell(label, seed, config, root / "cells" / cell_name(config))))
         return out
+
+
+def _named(label: str, word: str) -> bool:
+    """Whether a label contains words as they are."""
+    return f" {word} " in f" {label} "
+
+
+def cell_name(config: Config) -> str:
+    """What a run depends on, as the name of its folder: its config, and the code of classes of one's own."""
+    code = "".join(config.own_code.values())
+    return config.digest[:20] + (f"-{hashlib.sha256(code.encode()).hexdigest()[:8]}" if code else "")
 
 
 def _merged(layers: Sequence[Layer]) -> dict[str, Any]:

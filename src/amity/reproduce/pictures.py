@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
 
 from amity.figures import DASHES, OTHERS, Array, heat_table, styles
-from amity.reproduce.verdicts import bound, error_ratio, rounds_to, tau_levels
+from amity.reproduce.verdicts import bound, error_ratio, rounds_to, tau_levels, taus_of
 
 if TYPE_CHECKING:
     from amity.reproduce.experiment import Key
@@ -108,7 +108,8 @@ def _strip(table: Table, axes: Axes, panel: str, columns: list[str], measure: Me
     for k in range(1, len(columns)):
         axes.axvline(k - 0.5, color="lightgrey", linewidth=0.6, zorder=0)
     axes.set_xlim(-0.5, len(columns) - 0.5)
-    axes.set_xticks(range(len(columns)), [c.replace(", ", ",\n") for c in columns], fontsize=8 if len(columns) < 5 else 7)
+    names = [column.replace("graph ", "graph\n") for column in columns]
+    axes.set_xticks(range(len(columns)), names, fontsize=8 if len(columns) < 5 else 7)
 
 
 def _mark(axes: Axes, x: Any, y: Any, spread: Any, look: dict[str, Any], label: str | None = None) -> None:
@@ -181,8 +182,8 @@ def _curves(table: Table) -> Figure:
 
 def _tau(table: Table) -> Figure:
     """Participants, final accuracy and rounds to a given accuracy, by τ."""
-    rows, panel = table.rows, table.panels[0]
-    taus = [float(row.partition("=")[2]) for row in rows]
+    rows, panel = taus_of(table), table.panels[0]
+    taus = [float(row[2:]) for row in rows]
     figure = Figure(figsize=(11.5, 3.3))
     taken, final, sooner = figure.subplots(1, 3)
     for at, column in enumerate(table.columns()):
@@ -194,7 +195,7 @@ def _tau(table: Table) -> Figure:
             (sooner, [[rounds_to(r, level) or r.rounds for r in rs] for rs in runs]),
         )
         for axes, values in measured:
-            mean = [np.mean(v) for v in values]
+            mean = [np.mean(v) if v else math.nan for v in values]
             spread = [np.std(v, ddof=1) if len(v) > 1 else 0.0 for v in values]
             label = f"{column}, to {100 * level:.1f} %" if axes is sooner else column
             axes.errorbar(

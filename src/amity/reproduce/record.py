@@ -15,7 +15,6 @@ from amity.errors import RunDirError, brief
 from amity.files import write_atomically
 from amity.reproduce.experiment import Key
 from amity.run import Result
-from amity.store import read_lines
 from amity.summary import received_by_round
 from amity.topology import peer_names
 
@@ -65,6 +64,17 @@ def _mean(rounds: Sequence[dict[str, Any]], key: str) -> float | None:
     return _round(float(np.mean(values))) if values else None
 
 
+def _seconds(path: Path) -> float:
+    """How long a run took, as far as can be read: no result depends on it."""
+    total = 0.0
+    for line in path.read_bytes().splitlines() if path.is_file() else ():
+        try:
+            total += float(json.loads(line)["seconds"])
+        except (ValueError, TypeError, KeyError):
+            continue
+    return total
+
+
 def record_of(key: Key, result: Result, focus: str = "") -> Record:
     """What is kept of a run that has ended; of one peer, where the experiment looks at one."""
     names, config = peer_names(result.config.peers), result.config
@@ -72,7 +82,7 @@ def record_of(key: Key, result: Result, focus: str = "") -> Record:
     if focus:
         curve = [(r["round"], r["accuracy"]) for r in result.metrics if r["peer"] == focus and "accuracy" in r]
     final = result.final()
-    seconds = sum(line["seconds"] for line in read_lines(result.path / "timings.jsonl"))
+    seconds = _seconds(result.path / "timings.jsonl")
     series = {
         name: points
         for name in SERIES

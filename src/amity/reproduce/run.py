@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from amity.cells import Cell, OnEvent, run_cells
-from amity.errors import Failure
+from amity.cells import Cell, OnEvent, Outcome, run_cells
+from amity.errors import AmityError, Failure
 from amity.privacy import needs_opacus
 from amity.reproduce.catalogue import PRESETS, experiment
 from amity.reproduce.experiment import Experiment, Key, Layer, given_layers
@@ -20,6 +22,15 @@ from amity.simulate.build import bad_peers
 from amity.simulate.crew import cores
 from amity.store import RunDir, finished, read_config, refuse_unusable
 from amity.topology import peer_names
+
+
+def _done(cell: Cell) -> bool:
+    """Whether a cell that failed here was finished by another command meanwhile."""
+    try:
+        return finished(cell.path, cell.config)
+    except AmityError:
+        return False
+
 
 ROOT = Path("runs") / "reproduce"
 """Where tables and their cells are kept, unless `out=` says otherwise."""
@@ -35,36 +46,42 @@ class Plan:
     keyed: Sequence[tuple[Key, Cell]]
     root: Path
     command: str
-    part: bool = False
-    """Whether it is not the whole table at the preset's sizes."""
+    part: str = ""
+    """What tells this part of the table from others; empty: the whole table at the preset's sizes."""
+    damaged: Mapping[Path, str] = field(default_factory=dict)
+    """Folders of cells that cannot be used, and why."""
 
     @property
     def path(self) -> Path:
-        return self.root / f"{self.experiment.name}-{self.preset}{'-part' if self.part else ''}"
+        return self.root / f"{self.experiment.name}-{self.preset}{self.part and f'-part-{self.part}'}"
 
     @property
     def cells(self) -> list[Cell]:
-        """Every run once, also where the table shows it twice."""
-        return list({cell.path: cell for _, cell in self.keyed}.values())
+        """Every run once, also where the table shows it twice; without those whose folders are damaged."""
+        return list({cell.path: cell for _, cell in self.keyed if cell.path not in self.damaged}.values())
 
     def run(self, jobs: int = 0, on_event: OnEvent | None = None) -> Table:
         """Run what is missing and gather the table. A cell that fails does not take the others along."""
         cells = self.cells
         if any(cell.config.engine.name != "local" for cell in cells):
             jobs = jobs or 1  # a cell has the whole cluster
-        outcome = run_cells(cells, jobs, on_event)
-        failed = {cells[at].path: error for at, error in outcome.errors.items()}
-        errors = {f"{cell.label} seed {cell.seed}": failed[cell.path] for _, cell in self.keyed if cell.path in failed}
-        if len(failed) == len(cells):
+        outcome = run_cells(cells, jobs, on_event) if cells else Outcome()
+        failed = {cells[at].path: error for at, error in outcome.errors.items() if not _done(cells[at])} | dict(self.damaged)
+        errors = self._errors(failed)
+        if len(failed) == len({cell.path for _, cell in self.keyed}):
             raise Failure("no run succeeded; first error: " + next(iter(errors.values())))
         return self._table([(key, cell) for key, cell in self.keyed if cell.path not in failed], errors)
 
+    def _errors(self, failed: Mapping[Path, str]) -> dict[str, str]:
+        return {f"{cell.label} seed {cell.seed}": failed[cell.path] for _, cell in self.keyed if cell.path in failed}
+
     def so_far(self) -> Table:
         """The table of what is finished, also while others are still at work on the rest; nothing is run."""
-        done = [(key, cell) for key, cell in self.keyed if finished(cell.path, cell.config)]
+        good = [(key, cell) for key, cell in self.keyed if cell.path not in self.damaged]
+        done = [(key, cell) for key, cell in good if finished(cell.path, cell.config)]
         if not done:
             raise Failure(f"no run of {self.experiment.name} at {self.preset} is finished in {self.root}")
-        return self._table(done, {})
+        return self._table(done, self._errors(self.damaged))
 
     def _table(self, keyed: Sequence[tuple[Key, Cell]], errors: Mapping[str, str]) -> Table:
         focus = self.experiment.focus
@@ -77,10 +94,11 @@ class Plan:
         configs = [cell.config for cell in self.cells]
 
         def each(values: Iterable[Any]) -> str:
-            return " or ".join(dict.fromkeys(str(value or "all") for value in values))
+            return " or ".join(dict.fromkeys(map(str, values)))
 
         peers, rounds = each(c.peers for c in configs), each(c.rounds for c in configs)
-        held, epochs = each(c.partition.options.get("samples") for c in configs), each(c.train.epochs for c in configs)
+        held = each(c.partition.options.get("samples") or "all" for c in configs)
+        epochs = each(c.train.epochs for c in configs)
         batch, lr = each(c.train.batch for c in configs), each(c.train.lr for c in configs)
         model = each(c.model.name for c in configs)
         sizes = f"{peers} peers x {held} examples, {rounds} rounds x {epochs} epochs, batch {batch}, lr {lr}, {model}"
@@ -105,12 +123,22 @@ def plan(
     chosen = tuple(seeds) or asked.seeds
     refuse_unusable(root)
     keyed = asked.cells(chosen, root, given)
+    damaged: dict[Path, str] = {}
     for _, cell in keyed:
         needs_opacus(cell.config.privacy.thing)
         bad_peers(cell.config, peer_names(cell.config.peers))
-        RunDir.check(cell.path, cell.config)
-    part = bool(rows or columns or panels or given or set(chosen) != set(asked.seeds))
-    return Plan(asked, preset, chosen, keyed, root, command or f"amity reproduce {name} --preset {preset}", part)
+        try:
+            RunDir.check(cell.path, cell.config)
+        except AmityError as error:
+            damaged[cell.path] = f"{error}. Delete {cell.path} and repeat the command: only this run is made again"
+    part = ""
+    if rows or columns or panels or given or set(chosen) != set(asked.seeds):
+        what = json.dumps([sorted(rows), sorted(columns), sorted(panels), given, sorted(chosen)], default=str)
+        part = hashlib.sha256(what.encode()).hexdigest()[:6]
+    command = command or f"amity reproduce {name} --preset {preset}"
+    todo = Plan(asked, preset, chosen, keyed, root, command, part, damaged)
+    refuse_unusable(todo.path)
+    return todo
 
 
 def reproduce(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from amity import figures
+from amity.errors import StorageError
 from amity.files import csv_text, write_atomically
 from amity.report import html_table, markdown_table, page, prose, section
 from amity.reproduce.differences import Difference, paired
@@ -27,9 +28,12 @@ GOSSIP = "Gossip"
 """The row whose bytes are the measure of all."""
 
 
-def at_bytes(record: Record, megabytes: float) -> float:
-    """Accuracy when so many bytes had been received: between two measurements in proportion, the last if never."""
+def at_bytes(record: Record, megabytes: float) -> float | None:
+    """Accuracy when so many bytes had been received: between two measurements in proportion, the last if never; None
+    before the first."""
     moved, accuracy = [point[1] for point in record.curve], [point[2] for point in record.curve]
+    if megabytes < moved[0]:
+        return None
     return float(np.interp(megabytes, moved, accuracy)) if moved[-1] > megabytes else record.accuracy
 
 
@@ -87,17 +91,24 @@ class Table:
         mine = self.of(panel, row, column)
         if equal_bytes:
             gossip = self.of(panel, GOSSIP, column)
-            return {seed: 100 * at_bytes(r, gossip[seed].megabytes) for seed, r in mine.items() if seed in gossip}
+            found = {seed: at_bytes(r, gossip[seed].megabytes) for seed, r in mine.items() if seed in gossip}
+            return {seed: 100 * accuracy for seed, accuracy in found.items() if accuracy is not None}
         out = {}
         for seed, record in mine.items():
-            rest = [self.of(panel, row, other).get(seed) for other in self.experiment.columns]
-            attacked = [r for r in rest if r is not None and None in r.final]
-            if not attacked or self.experiment.focus:
-                out[seed] = 100 * record.accuracy
-                continue
-            honest = [k for k in range(len(record.final)) if all(r.final[k] is not None for r in (record, *attacked))]
-            out[seed] = 100 * float(np.mean([record.final[k] for k in honest]))
+            bad = self._attackers.get((panel, seed))
+            honest = [value for k, value in enumerate(record.final) if not bad or k not in bad]
+            out[seed] = 100 * (float(np.mean(honest)) if bad else record.accuracy)  # type: ignore[arg-type]
         return out
+
+    @cached_property
+    def _attackers(self) -> dict[tuple[str, int], set[int]]:
+        """Who attacks in any run of a panel and seed: compared are those who are honest in all of them."""
+        found: dict[tuple[str, int], set[int]] = {}
+        for record in self.records:
+            bad = {k for k, value in enumerate(record.final) if value is None}
+            if bad and not self.experiment.focus:
+                found.setdefault((record.panel, record.seed), set()).update(bad)
+        return found
 
     def difference(
         self, ours: tuple[str, str, str], theirs: tuple[str, str, str], equal_bytes: bool = False
@@ -259,9 +270,11 @@ class Table:
         paper = " (in brackets: the paper's)" if any(e.paper is not None for e in self.entries) else ""
         who = f"of {self.experiment.called}" if self.experiment.focus else "mean over peers"
         start = f"{self.experiment.stand_in} " if self.experiment.stand_in else ""
+        there, asked = len(self.records), len(self.experiment.keys()) * len(self.experiment.seeds)
+        part = f" {there} of the table's {asked} runs." if there < asked else ""
         return (
             f"{start}Test accuracy in the last round in %, {who} ± standard deviation over seeds{paper}; preset "
-            f"{self.head.preset}, seeds {', '.join(map(str, self.seeds))}{few}. {self.head.sizes}."
+            f"{self.head.preset}, seeds {', '.join(map(str, self.seeds))}{few}.{part} {self.head.sizes}."
         )
 
     def markdown(self) -> str:
@@ -275,19 +288,27 @@ class Table:
         return "\n\n".join(parts) + "\n"
 
     def save(self, path: Path) -> Path:
-        """table.md, table.csv, records.jsonl, verdicts.csv, figure.svg and report.html."""
-        picture = figures.svg(self.figure())
-        path.mkdir(parents=True, exist_ok=True)
+        """records.jsonl, table.md, table.csv, verdicts.csv, figure.svg and report.html. A picture that cannot be drawn of
+        what is there loses nothing else."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be written ({error.strerror})") from None
         write_records(path / "records.jsonl", self.head, self.records)
         verdicts = [{"claim": v.claim.text, "verdict": v.status, "evidence": v.evidence} for v in self.verdicts]
         for name, text in (
             ("table.md", self.markdown()),
             ("table.csv", csv_text([asdict(entry) for entry in self.entries])),
             ("verdicts.csv", csv_text(verdicts) if verdicts else ""),
-            ("figure.svg", picture),
-            ("report.html", self._html(picture)),
         ):
             write_atomically(path / name, text.encode())
+        try:
+            picture = figures.svg(self.figure())
+        except LookupError:
+            picture = "<p>Too few of its runs are there for a picture.</p>"
+        else:
+            write_atomically(path / "figure.svg", picture.encode())
+        write_atomically(path / "report.html", self._html(picture).encode())
         return path / "report.html"
 
     def figure(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 HOLDS, PARTLY, NOT = "holds here", "holds in part", "does not hold here"
 OPEN = "cannot be told at this size"
 MISSING = "not run"
+SO_FAR = "holds in what was run"
 UNJUDGED = "not judged"
 """Where other data stand in."""
 AFIND, SHARP = "AFIND+", "AFIND+ (υ=auto)"
@@ -58,6 +60,10 @@ def judge(table: Table) -> list[Verdict]:
             status, evidence = MISSING, "Some of its runs are missing."
         if table.experiment.stand_in and status != MISSING:
             status = UNJUDGED
+        elif status != MISSING and len(table.seeds) < 2:
+            status, evidence = OPEN, f"One seed only. {evidence}"
+        elif status == HOLDS and table.experiment.whole - table.by_key.keys():
+            status = SO_FAR
         out.append(Verdict(claim, status, evidence))
     return out
 
@@ -80,7 +86,7 @@ def weigh(found: Sequence[Difference | None], above: float = 0.0) -> Judged:
             f"they are {min(means):+.1f} to {max(means):+.1f} points, mean {np.mean(means):+.1f}."
         )
     if all(d.half is None for d in there):
-        return OPEN, f"One seed only. {evidence}"
+        return OPEN, evidence
     if plus == len(there):
         return HOLDS, evidence
     if plus > minus:
@@ -121,10 +127,6 @@ def _by_panel(table: Table, one: Callable[[str], Judged]) -> Judged:
     kinds = [status for status, _ in parts.values()]
     status = kinds[0] if len(set(kinds)) == 1 else PARTLY if {HOLDS, PARTLY} & set(kinds) else NOT if NOT in kinds else OPEN
     return status, " ".join(f"{panel}: {status}. {evidence}" for panel, (status, evidence) in parts.items())
-
-
-def _rows(table: Table, wanted: Sequence[str]) -> list[str]:
-    return [row for row in wanted if row in table.experiment.rows]
 
 
 # -- the claims --------------------------------------------------------------------------------------------------------
@@ -246,7 +248,7 @@ def _areas(table: Table, panel: str, column: str, ours: str, theirs: str) -> Dif
 
 @_check("convergence", "faster")
 def _faster(table: Table) -> Judged:
-    found = {r: _areas(table, p, c, AFIND, r) for p, c in _cells(table) for r in _rows(table, RIVALS)}
+    found = {r: _areas(table, p, c, AFIND, r) for p, c in _cells(table) for r in RIVALS}
     status, evidence = weigh(list(found.values()))
     return (
         status,
@@ -270,13 +272,17 @@ def _lifts(table: Table) -> Judged:
     return PARTLY if small else status, f"AFIND+ minus Gossip: {said}. {evidence}"
 
 
-def _taus(table: Table) -> list[str]:
-    return [row for row in table.rows if row.startswith("τ=")]
+def taus_of(table: Table) -> list[str]:
+    """The rows of a τ each, from the smallest to the largest; at least two."""
+    rows = sorted((row for row in table.rows if re.fullmatch(r"τ=[\d.]+", row)), key=lambda row: float(row[2:]))
+    if len(rows) < 2:
+        raise LookupError("τ")
+    return rows
 
 
 @_check("tau", "fewer")
 def _fewer(table: Table) -> Judged:
-    rows, falls, said = _all(_taus(table)), [], []
+    rows, falls, said = taus_of(table), [], []
     for p, c in _cells(table):
         by_seed = [table.of(p, row, c) for row in rows]
         seeds = _all(set.intersection(*[set(runs) for runs in by_seed]))
@@ -290,7 +296,7 @@ def _fewer(table: Table) -> Judged:
 
 @_check("tau", "stable")
 def _stable(table: Table) -> Judged:
-    rows, spans, firsts = _all(_taus(table)), [], []
+    rows, spans, firsts = taus_of(table), [], []
     for p, c in _cells(table):
         entries = _all(entry for row in rows if (entry := table.entry(p, row, c)) is not None)
         spans.append(max(e.accuracy for e in entries) - min(e.accuracy for e in entries))
@@ -313,13 +319,13 @@ def rounds_to(record: Record, level: float) -> float | None:
 
 def tau_levels(table: Table, panel: str, column: str) -> float:
     """The accuracy to be reached: 98 % of the lowest final accuracy of any τ."""
-    entries = _all(entry for row in _taus(table) if (entry := table.entry(panel, row, column)) is not None)
+    entries = _all(entry for row in taus_of(table) if (entry := table.entry(panel, row, column)) is not None)
     return 0.0098 * min(entry.accuracy for entry in entries)
 
 
 @_check("tau", "sooner")
 def _sooner(table: Table) -> Judged:
-    rows, said, found = _all(_taus(table)), [], []
+    rows, said, found = taus_of(table), [], []
     for p, c in _cells(table):
         level = tau_levels(table, p, c)
         needed = [{s: rounds_to(r, level) or r.rounds for s, r in table.of(p, row, c).items()} for row in rows]
@@ -337,25 +343,20 @@ def _sooner(table: Table) -> Judged:
 def _grows(table: Table) -> Judged:
     found = {}
     for column in dict.fromkeys(c for _, c in _cells(table)):
-        for rival in _rows(table, RIVALS):
+        for rival in RIVALS:
             gaps = []
             for panel in ("full", "half"):
                 ours, theirs = table.accuracies(panel, AFIND, column), table.accuracies(panel, rival, column)
                 gaps.append({seed: ours[seed] - theirs[seed] for seed in ours.keys() & theirs.keys()})
-            if (grown := paired(gaps[1], gaps[0])) is not None:
-                found[f"{column}, {rival}"] = grown
+            found[f"{column}, {rival}"] = _there(paired(gaps[1], gaps[0]))
     status, evidence = weigh(list(found.values()))
     said = "; ".join(f"{key} {d}" for key, d in found.items())
     return status, f"Advantage on half of the graph minus advantage on the full one: {said}. {evidence}"
 
 
 def _sigmas(table: Table, sigma: str) -> dict[str, Difference]:
-    found = {
-        f"{p} {c}".strip(): d for p, c in _cells(table) if (d := table.difference((p, sigma, c), (p, "σ=0", c))) is not None
-    }
-    if not found:
-        raise LookupError(sigma)
-    return found
+    found = {f"{p} {c}".strip(): table.difference((p, sigma, c), (p, "σ=0", c)) for p, c in _cells(table)}
+    return {name: _there(apart) for name, apart in found.items()}
 
 
 @_check("privacy", "mild")
@@ -471,7 +472,7 @@ def _survives(table: Table) -> Judged:
 @_check("attack", "within-two")
 def _within_two(table: Table) -> Judged:
     sure, likely, seeds = [], [], 0
-    for row in table.experiment.rows:
+    for row in table.rows:
         entries = [e for p, c in _cells(table) if (e := table.entry(p, row, c)) is not None and e.difference is not None]
         if not entries or max(e.taken for e in entries) <= 0.5:
             continue  # who takes nobody cannot be harmed
