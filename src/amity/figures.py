@@ -21,7 +21,7 @@ from amity.run import Result
 from amity.summary import received_by_round
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F", "#7F7F7F", "#6A3D9A")
-DASHES = ("-", "--", "-.", ":")
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
 Runs = Mapping[str, Sequence[Result]]
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import gt, lt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,10 +39,10 @@ def picture_of(table: Table) -> Figure:
     return kinds[table.experiment.picture](table)
 
 
-def _legend(axes: Axes, of: Axes | None = None) -> None:
+def _legend(axes: Axes, *of: Axes) -> None:
     """To the right of the axes; of others than their own, if told."""
-    names = (of or axes).get_legend_handles_labels()
-    axes.legend(*names, fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    named = {label: handle for one in of or (axes,) for handle, label in zip(*one.get_legend_handles_labels(), strict=True)}
+    axes.legend(named.values(), named, fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
 Measure = Callable[["Table", "Key"], tuple[float, float, float | None] | None]
@@ -65,9 +66,7 @@ def _points(table: Table) -> Figure:
         left.set_title(panel, fontsize=10, loc="left")
         right.set_ylabel(f"points over {table.experiment.against} (95 %)")
         right.axhline(0, color="grey", linewidth=0.8, zorder=0)
-        right.legend(
-            *left.get_legend_handles_labels(), fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5)
-        )
+        _legend(right, left, right)
     figure.tight_layout()
     return figure
 
@@ -102,14 +101,31 @@ def _strip(table: Table, axes: Axes, panel: str, columns: list[str], measure: Me
         value, spread = (np.array([m[part] for _, m in found], float) for part in (0, 1))
         _mark(axes, x, value, spread, looks[row], label=row)
         diamonds += [(xk, m[2]) for xk, (_, m) in zip(x, found, strict=True) if m[2] is not None]
-    look: dict[str, Any] = {"markersize": 3.5, "markerfacecolor": "white", "color": "black", "linewidth": 0}
-    if diamonds:
-        axes.plot(*zip(*diamonds, strict=True), "D", label="the paper", **look)
+    _papers(axes, diamonds, cut=measure is _gap)
     for k in range(1, len(columns)):
         axes.axvline(k - 0.5, color="lightgrey", linewidth=0.6, zorder=0)
     axes.set_xlim(-0.5, len(columns) - 0.5)
     names = [column.replace("graph ", "graph\n") for column in columns]
     axes.set_xticks(range(len(columns)), names, fontsize=8 if len(columns) < 5 else 7)
+
+
+def _papers(axes: Axes, points: list[tuple[float, float]], cut: bool) -> None:
+    """What the paper prints, as hollow diamonds; if so asked, what lies beyond all of ours as triangles at the edge."""
+    low, high = axes.get_ylim() if cut else (-math.inf, math.inf)
+    near = [(x, y) for x, y in points if low <= y <= high]
+    above, below = ([(x, edge) for x, y in points if beyond(y, edge)] for edge, beyond in ((high, gt), (low, lt)))
+    look: dict[str, Any] = {
+        "markerfacecolor": "white",
+        "color": "black",
+        "linewidth": 0,
+        "clip_on": False,
+        "markersize": 3.5,
+    }
+    for mark, found, label in (("D", near, "the paper"), ("^", above, "the paper, above"), ("v", below, "the paper, below")):
+        if found:
+            axes.plot(*zip(*found, strict=True), mark, label=label, **look)
+    if cut:
+        axes.set_ylim(low, high)
 
 
 def _mark(axes: Axes, x: Any, y: Any, spread: Any, look: dict[str, Any], label: str | None = None) -> None:
@@ -232,14 +248,15 @@ def _cost(table: Table) -> Figure:
 
 
 def _name_points(axes: Axes, named: list[tuple[str, float, float, str]]) -> None:
-    """Names beside points, moved down where they would lie on each other."""
+    """Names beside points, moved up or down where they would lie on each other."""
     low, high = axes.get_ylim()
     step, width = (high - low) / 24, (axes.get_xlim()[1] - axes.get_xlim()[0]) / 65
     taken = [(x - width, x + width, y) for _, x, y, _ in named]
     for name, x, y, colour in sorted(named, key=lambda point: -point[2]):
-        left, right, spot = x + width, x + width * (1 + len(name)), y
-        while any(abs(spot - other) < step and left < end and right > start for start, end, other in taken):
-            spot -= step / 4
+        left, right = x + width, x + width * (1 + len(name))
+        tries = (y + sign * n * step / 4 for n in range(60) for sign in (1, -1))
+        free = (at for at in tries if not any(abs(at - o) < step and left < e and right > s for s, e, o in taken))
+        spot = next(free, y)
         taken.append((left, right, spot))
         axes.text(left, spot, name, fontsize=7, color=colour, va="center")
 
