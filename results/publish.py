@@ -50,21 +50,24 @@ def page(text: str) -> str:
 
 
 def gathered(root: Path) -> dict[str, Path]:
-    """The newest records of every table in a folder. Nothing is taken that the command would not make now, nor fewer runs
-    than are published."""
-    found: dict[str, Path] = {}
+    """The records of every table in a folder: of the whole one, else of its newest part. Nothing is taken that the command
+    would not make now, nor fewer runs than are published."""
     if not root.is_dir():
         raise SystemExit(f"{root}: is no folder")
-    for path in sorted(root.glob("*-cpu*/records.jsonl"), key=lambda path: path.stat().st_mtime):
+    found: dict[str, Path] = {}
+    for name in EXPERIMENTS:
+        parts = sorted(root.glob(f"{name}-cpu-part*/records.jsonl"), key=lambda path: path.stat().st_mtime)
+        if choice := [*parts, *root.glob(f"{name}-cpu/records.jsonl")]:
+            found[name] = choice[-1]
+    for name, path in found.items():
         head, records = read_records(path)
         asked = experiment(head.experiment, head.preset)
         for one in records:
             if one.key not in asked.whole or asked.config(one.key, one.seed).digest[:20] != one.digest:
                 raise SystemExit(f"{path}: {one.key} seed {one.seed} is not a run that the command makes now")
-        old = HERE / f"{head.experiment}.jsonl"
+        old = HERE / f"{name}.jsonl"
         if old.exists() and len(records) < len(read_records(old)[1]):
             raise SystemExit(f"{path}: has fewer runs than {old.name}; delete that one if this is meant")
-        found[head.experiment] = path
     return found
 
 

@@ -154,7 +154,7 @@ def test_a_cell_whose_folder_is_damaged_does_not_take_the_table_along(call: Call
     assert call(words)[0] == 0
     cell = next(iter(Path("r/cells").iterdir()))
     good = (cell / "config.toml").read_bytes()
-    for damage in (good[:40], b"", None):
+    for damage in (good[:40], b"", None, good + b"# mine"):
         (cell / "config.toml").unlink()
         if damage is not None:
             (cell / "config.toml").write_bytes(damage)
@@ -423,6 +423,8 @@ def test_a_verdict_needs_more_than_one_seed_and_all_cells() -> None:
     assert [v.status for v in table_with("toy", runs, whole=whole).verdicts] == [HOLDS, HOLDS]
     more = whole | {("", "alone", "another column")}
     assert [v.status for v in table_with("toy", runs, whole=more).verdicts] == [SO_FAR, SO_FAR]
+    thin = [r for r in runs if r.seed == 0 or r.row != "with 1 and 3"]
+    assert [v.status for v in table_with("toy", thin, whole=whole).verdicts] == [SO_FAR, SO_FAR], "a cell with one seed"
     one = table_with("toy", [r for r in runs if r.seed == 0], whole=whole).verdicts
     assert [(v.status, v.evidence[:9]) for v in one] == [(OPEN, "One seed ")] * 2
     taus = {f"τ={t}": 5 - t for t in (1.5, 0.1, 0.8)}

@@ -23,7 +23,6 @@ from amity.reproduce.run import ROOT, Plan, plan
 from amity.reproduce.table import Table
 from amity.run import load_data
 from amity.simulate.crew import cores
-from amity.store import finished
 from amity.terminal import blank_table, complain, out_console, say, status
 
 ALL = "all"
@@ -102,7 +101,7 @@ def _run(todo: Plan, jobs: int) -> Table:
     with status("reading the data"):
         for cell in cells:
             load_data(cell.config)
-        left = [cell for cell in cells if not finished(cell.path, cell.config)]
+        left = [cell for cell in cells if cell.path not in todo.done]
         guess = f"; {estimate([cell.config for cell in left], min(jobs or cores(), len(left)))}" if left else ""
     say(f"{todo.experiment.title}: {len(cells)} runs at {todo.preset}, {len(cells) - len(left)} of them done already{guess}")
     began = time.monotonic()

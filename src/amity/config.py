@@ -35,7 +35,7 @@ from amity.methods import methods
 from amity.mixing import Mixer, mixers
 from amity.models import Model, models
 from amity.privacy import Mechanism, privacies
-from amity.registry import USER_MODULE, Registry, checked, explain, source_file
+from amity.registry import USER_MODULE, Registry, checked, code_of, explain
 from amity.stages import stages as all_stages
 from amity.stages.fomo import FomoStage
 from amity.strategies import strategies
@@ -142,6 +142,8 @@ class Pick(Generic[T]):
     options: Mapping[str, Any]
     thing: T
     extra: Any = None
+    code: str = ""
+    """For a class of one's own: the SHA-256 of the file that it was loaded from."""
 
     def to_dict(self) -> dict[str, Any]:
         extra = dataclasses.asdict(self.extra) if self.extra else {}
@@ -230,10 +232,9 @@ class Config:
 
     @property
     def own_code(self) -> dict[str, str]:
-        """Files that classes of one's own come from, and the SHA-256 of each: a result depends on them too."""
-        picks = [getattr(self, f.name) for f in dataclasses.fields(self) if isinstance(getattr(self, f.name), Pick)]
-        files = {str(file): file for pick in (*picks, *self.stages) if (file := source_file(pick.name)) and file.is_file()}
-        return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in sorted(files.items())}
+        """Where classes of one's own come from, and the SHA-256 of each file: a result depends on them too."""
+        picks = [value for f in dataclasses.fields(self) if isinstance(value := getattr(self, f.name), Pick)]
+        return {pick.name.rpartition(":")[0]: pick.code for pick in (*picks, *self.stages) if pick.code}
 
     def completed(self, other: Config) -> Config:
         """What this config leaves open is taken from another, where that has settled it."""
@@ -551,7 +552,7 @@ def _pick(key: str, section: _Section, options: dict[str, Any]) -> Pick[Any]:
     resolved: dict[str, Any] = _fields(thing)
     if entry.presets:
         resolved = {"preset": options.get("preset", entry.preset), **resolved}
-    return Pick(entry.name, resolved, thing, extra)
+    return Pick(entry.name, resolved, thing, extra, code_of(entry.name))
 
 
 def typed(key: str, cls: type[T], options: Any) -> T:

@@ -175,13 +175,18 @@ class Registry(Generic[T]):
         return cls
 
 
-def source_file(name: str) -> Path | None:
-    """The file that a class of one's own comes from; None for what is registered or has no file (a notebook)."""
+def code_of(name: str) -> str:
+    """The SHA-256 of the file that a class of one's own was loaded from; empty for what is registered or has no file (a
+    notebook). An installed module is imported once: its file is read when it is first asked for."""
     source = name.rpartition(":")[0]
-    if source.endswith(".py"):
-        return Path(source)
-    file = getattr(sys.modules.get(source), "__file__", None) if source else None
-    return Path(file) if file else None
+    file = source if source.endswith(".py") else getattr(sys.modules.get(source), "__file__", None)
+    if not source or not file or not Path(file).is_file():
+        return ""
+    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return digest if source.endswith(".py") else _IMPORTED.setdefault(source, digest)
+
+
+_IMPORTED: dict[str, str] = {}
 
 
 def _importable(source: str) -> bool:
@@ -198,7 +203,8 @@ def _module(source: str) -> ModuleType:
     main = sys.modules.get("__main__")
     if main is not None and getattr(main, "__file__", None) and Path(str(main.__file__)).resolve() == path:
         return main
-    name = USER_MODULE + hashlib.sha256(str(path).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(str(path).encode() + b"\0" + path.read_bytes())
+    name = USER_MODULE + digest.hexdigest()[:16]  # a file that has changed is another module
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:

@@ -307,8 +307,11 @@ def same_code(path: Path, config: Config) -> None:
     except (OSError, ValueError):
         return
     for name, digest in config.own_code.items():
-        if began.get(name, digest) != digest:
-            raise RunDirError(f"{path}: {name} has changed since this run began; choose another out=, or put it back")
+        if isinstance(began, dict) and began.get(name, digest) != digest:
+            raise RunDirError(
+                f"{path}: {name} has changed since this run began; put it back, choose another out=, or delete "
+                f"{path / CODE} to go on with the new code"
+            )
 
 
 def refuse_unusable(path: Path) -> None:

@@ -96,7 +96,9 @@ class Swarm:
             return
         else:
             make_request(folder, name, [host])
-        write_atomically(folder / "ca.pem", (self.out / "ca" / "ca.pem").read_bytes())
+        authority = (self.out / "ca" / "ca.pem").read_bytes()
+        if not (folder / "ca.pem").exists() or (folder / "ca.pem").read_bytes() != authority:
+            write_atomically(folder / "ca.pem", authority)  # a running peer would take a new file for a renewal
         ca_sign(self.out / "ca", folder / "request.pem", folder / "cert.pem", name, days or self.days, [host])
 
     @staticmethod

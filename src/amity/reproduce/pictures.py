@@ -1,4 +1,5 @@
-"""The picture of a table, made from its records alone. Whiskers and bands are one standard deviation over seeds."""
+"""The picture of a table, made from its records alone. Whiskers and bands are one standard deviation over seeds; of
+differences, 95 % intervals."""
 
 from __future__ import annotations
 

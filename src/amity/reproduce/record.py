@@ -31,7 +31,7 @@ class Record:
     column: str
     seed: int
     digest: str
-    """The start of the digest of the run's config, by which `amity reproduce` finds it."""
+    """The name of its folder among the cells: the start of its config's digest, and of one's own code's if there is any."""
     accuracy: float
     best: float
     final: list[float | None]

@@ -23,15 +23,6 @@ from amity.simulate.crew import cores
 from amity.store import RunDir, finished, read_config, refuse_unusable
 from amity.topology import peer_names
 
-
-def _done(cell: Cell) -> bool:
-    """Whether a cell that failed here was finished by another command meanwhile."""
-    try:
-        return finished(cell.path, cell.config)
-    except AmityError:
-        return False
-
-
 ROOT = Path("runs") / "reproduce"
 """Where tables and their cells are kept, unless `out=` says otherwise."""
 
@@ -50,6 +41,8 @@ class Plan:
     """What tells this part of the table from others; empty: the whole table at the preset's sizes."""
     damaged: Mapping[Path, str] = field(default_factory=dict)
     """Folders of cells that cannot be used, and why."""
+    done: frozenset[Path] = frozenset()
+    """Cells that were finished when it was planned."""
 
     @property
     def path(self) -> Path:
@@ -66,7 +59,9 @@ class Plan:
         if any(cell.config.engine.name != "local" for cell in cells):
             jobs = jobs or 1  # a cell has the whole cluster
         outcome = run_cells(cells, jobs, on_event) if cells else Outcome()
-        failed = {cells[at].path: error for at, error in outcome.errors.items() if not _done(cells[at])} | dict(self.damaged)
+        late = {path for path, bad in _state([cells[at] for at in outcome.errors]).items() if bad is None}
+        failed = {cells[at].path: error for at, error in outcome.errors.items()} | dict(self.damaged)
+        failed = {path: error for path, error in failed.items() if path not in late}  # another command finished it
         errors = self._errors(failed)
         if len(failed) == len({cell.path for _, cell in self.keyed}):
             raise Failure("no run succeeded; first error: " + next(iter(errors.values())))
@@ -77,10 +72,10 @@ class Plan:
 
     def so_far(self) -> Table:
         """The table of what is finished, also while others are still at work on the rest; nothing is run."""
-        good = [(key, cell) for key, cell in self.keyed if cell.path not in self.damaged]
-        done = [(key, cell) for key, cell in good if finished(cell.path, cell.config)]
+        done = [(key, cell) for key, cell in self.keyed if cell.path in self.done]
         if not done:
-            raise Failure(f"no run of {self.experiment.name} at {self.preset} is finished in {self.root}")
+            bad = "".join(f"; {error}" for error in list(self.damaged.values())[:1])
+            raise Failure(f"no run of {self.experiment.name} at {self.preset} is finished in {self.root}{bad}")
         return self._table(done, self._errors(self.damaged))
 
     def _table(self, keyed: Sequence[tuple[Key, Cell]], errors: Mapping[str, str]) -> Table:
@@ -105,6 +100,20 @@ class Plan:
         return Head(self.experiment.name, self.preset, self.command, sizes, machine)
 
 
+def _state(cells: Iterable[Cell]) -> dict[Path, str | None]:
+    """Of every cell's folder: None if its run is finished, what is wrong with it if it cannot be used, else nothing."""
+    out: dict[Path, str | None] = {}
+    for cell in cells:
+        if cell.path in out:
+            continue
+        try:
+            RunDir.check(cell.path, cell.config)
+            out[cell.path] = None if finished(cell.path, cell.config) else ""
+        except AmityError as error:
+            out[cell.path] = f"{error}. Delete {cell.path} and repeat the command: only this run is made again"
+    return out
+
+
 def plan(
     name: str,
     preset: str = "cpu",
@@ -123,20 +132,18 @@ def plan(
     chosen = tuple(seeds) or asked.seeds
     refuse_unusable(root)
     keyed = asked.cells(chosen, root, given)
-    damaged: dict[Path, str] = {}
     for _, cell in keyed:
         needs_opacus(cell.config.privacy.thing)
         bad_peers(cell.config, peer_names(cell.config.peers))
-        try:
-            RunDir.check(cell.path, cell.config)
-        except AmityError as error:
-            damaged[cell.path] = f"{error}. Delete {cell.path} and repeat the command: only this run is made again"
+    state = _state([cell for _, cell in keyed])
+    damaged = {path: bad for path, bad in state.items() if bad}
     part = ""
     if rows or columns or panels or given or set(chosen) != set(asked.seeds):
         what = json.dumps([sorted(rows), sorted(columns), sorted(panels), given, sorted(chosen)], default=str)
         part = hashlib.sha256(what.encode()).hexdigest()[:6]
     command = command or f"amity reproduce {name} --preset {preset}"
-    todo = Plan(asked, preset, chosen, keyed, root, command, part, damaged)
+    done = frozenset(path for path, bad in state.items() if bad is None)
+    todo = Plan(asked, preset, chosen, keyed, root, command, part, damaged, done)
     refuse_unusable(todo.path)
     return todo
 

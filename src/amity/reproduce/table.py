@@ -270,7 +270,8 @@ class Table:
         paper = " (in brackets: the paper's)" if any(e.paper is not None for e in self.entries) else ""
         who = f"of {self.experiment.called}" if self.experiment.focus else "mean over peers"
         start = f"{self.experiment.stand_in} " if self.experiment.stand_in else ""
-        there, asked = len(self.records), len(self.experiment.keys()) * len(self.experiment.seeds)
+        whole = self.experiment.whole or self.experiment.keys()
+        there, asked = len(self.records), len(whole) * len(self.experiment.seeds)
         part = f" {there} of the table's {asked} runs." if there < asked else ""
         return (
             f"{start}Test accuracy in the last round in %, {who} ± standard deviation over seeds{paper}; preset "

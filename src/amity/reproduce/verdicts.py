@@ -62,10 +62,21 @@ def judge(table: Table) -> list[Verdict]:
             status = UNJUDGED
         elif status != MISSING and len(table.seeds) < 2:
             status, evidence = OPEN, f"One seed only. {evidence}"
-        elif status == HOLDS and table.experiment.whole - table.by_key.keys():
+        elif status == HOLDS and not _complete(table):
             status = SO_FAR
         out.append(Verdict(claim, status, evidence))
     return out
+
+
+def _complete(table: Table) -> bool:
+    """Whether every cell of the table is there, with more than one seed."""
+    return all(len(table.by_key.get(key, {})) > 1 for key in table.experiment.whole | table.by_key.keys())
+
+
+def _judged(table: Table) -> list[str]:
+    """The table's own rows; those that somebody added are shown, not judged."""
+    own = {row for _, row, _ in table.experiment.whole}
+    return [row for row in table.rows if row in own or not own]
 
 
 # -- what verdicts are made of -----------------------------------------------------------------------------------------
@@ -79,7 +90,7 @@ def weigh(found: Sequence[Difference | None], above: float = 0.0) -> Judged:
     plus = sum(d.half is not None and d.mean - d.half > above for d in there)
     minus = sum(d.half is not None and d.mean + d.half < above for d in there)
     means = [d.mean for d in there]
-    evidence = f"The difference is {there[0]} points."
+    evidence = f"The difference is {there[0]} points" + (f", and should be above {above:g}." if above else ".")
     if len(there) > 1:
         evidence = (
             f"Of {len(there)} differences {plus} are above {above:g} and {minus} below by more than their 95 % intervals; "
@@ -269,7 +280,7 @@ def _lifts(table: Table) -> Judged:
     status, evidence = weigh(list(found.values()))
     small = status == HOLDS and any(d is not None and d.mean < 2 for d in found.values())
     said = "; ".join(f"{key} {d}" for key, d in found.items())
-    return PARTLY if small else status, f"AFIND+ minus Gossip: {said}. {evidence}"
+    return PARTLY if small else status, f"AFIND+ minus Gossip (less than 2 points is in part): {said}. {evidence}"
 
 
 def taus_of(table: Table) -> list[str]:
@@ -371,7 +382,7 @@ def _loses(table: Table) -> Judged:
     found = _sigmas(table, "σ=50")
     near = sum(-10 <= d.mean <= -4 for d in found.values())
     status = HOLDS if near == len(found) else PARTLY if near or any(d.sign < 0 for d in found.values()) else NOT
-    said = "σ=50 minus σ=0: " + "; ".join(f"{key} {d}" for key, d in found.items()) + "."
+    said = "σ=50 minus σ=0, where 4 to 10 points are near enough: " + "; ".join(f"{k} {d}" for k, d in found.items()) + "."
     return status if _sure(list(found.values())) else OPEN, said
 
 
@@ -414,7 +425,7 @@ def _rate(table: Table) -> Judged:
     said = ", ".join(f"{values[0]:.2g} to {values[-1]:.2g} (η={eta:g})" for eta, values in series.items())
     return status, (
         f"AFIND+: from few rounds to all the mean goes from {said}. The tightest bound of that shape, {a:.2g}/(ηT) + "
-        f"{b:.2g}η + {c:.2g}η², is {slack:.1f} times what is measured (median)."
+        f"{b:.2g}η + {c:.2g}η², is {slack:.1f} times what is measured (median; up to 3 times is a bound)."
     )
 
 
@@ -430,7 +441,10 @@ def _consensus(table: Table) -> Judged:
     eta, distance = np.log(np.array(points).clip(1e-30)).T
     slope = float(np.polyfit(eta, distance, 1)[0])
     status = HOLDS if 1.5 <= slope <= 2.5 else PARTLY if slope > 0.5 else NOT
-    return status, f"Mean squared distance to the mean model grows like η to the power of {slope:.2f}."
+    return status, (
+        f"Mean squared distance to the mean model grows like η to the power of {slope:.2f} (1.5 to 2.5 is square, more "
+        "than 0.5 is in part)."
+    )
 
 
 @_check("coreset", "closer")
@@ -472,14 +486,14 @@ def _survives(table: Table) -> Judged:
 @_check("attack", "within-two")
 def _within_two(table: Table) -> Judged:
     sure, likely, seeds = [], [], 0
-    for row in table.rows:
+    for row in _judged(table):
         entries = [e for p, c in _cells(table) if (e := table.entry(p, row, c)) is not None and e.difference is not None]
         if not entries or max(e.taken for e in entries) <= 0.5:
             continue  # who takes nobody cannot be harmed
         seeds = max(seeds, *(e.seeds for e in entries))
         if all((e.difference or 0.0) >= -2 for e in entries):
             likely.append(row)
-            if all((e.difference or 0.0) - (e.interval or 0.0) >= -2 for e in entries):
+            if all(e.interval is not None and (e.difference or 0.0) - e.interval >= -2 for e in entries):
                 sure.append(row)
     if not seeds:
         raise LookupError("attack")
@@ -495,7 +509,7 @@ def _cheaper(table: Table) -> Judged:
     said, good, clear, total = [], 0, 0, 0
     several = len({record.seed for record in table.records}) > 1
     for p, c in _cells(table):
-        entries = [e for row in table.experiment.rows if (e := table.entry(p, row, c)) is not None]
+        entries = [e for row in _judged(table) if (e := table.entry(p, row, c)) is not None]
         ours = [e for e in entries if e.row.startswith(AFIND)]
         for rival in (e for e in entries if not e.row.startswith((AFIND, "Local"))):
             total += 1
