@@ -350,8 +350,8 @@ def ablation(p: Preset) -> Experiment:
         against="Gossip",
         seeds=p.more,
         first=("i+ii+iii", "Gossip"),
-        note="i takes a fixed number of the most similar, ii as many as the threshold admits (at most so many, drawn), iii "
-        "weighs by loss. Blind, not in the paper: the same with υ = 1000, to which everyone looks alike.",
+        note="i takes a fixed number, drawn by similarity; ii draws only from those whom the threshold admits; iii weighs "
+        "them by loss. Blind, not in the paper: all three with υ = 1000, to which everyone looks alike.",
     )
 
 
