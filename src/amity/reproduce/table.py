@@ -19,7 +19,7 @@ from amity.reproduce.differences import Difference, paired
 from amity.reproduce.experiment import Experiment, Key
 from amity.reproduce.paper import Printed, printed
 from amity.reproduce.record import Head, Record, write_records
-from amity.reproduce.verdicts import Verdict, judge
+from amity.reproduce.verdicts import RARE, Verdict, judge
 from amity.summary import std
 
 Grid = tuple[str, list[str], list[list[str]]]
@@ -343,9 +343,10 @@ class Table:
 
 
 def _friends_text(entry: Entry | None) -> str:
-    if entry is None or entry.precision is None or not entry.base_rate or not entry.taken:
+    if entry is None or entry.precision is None or entry.base_rate is None:
         return "-"
-    return f"{100 * entry.precision:.0f} % ({100 * entry.base_rate:.0f} %)"
+    found = f"{100 * entry.precision:.0f} % ({100 * entry.base_rate:.0f} %)"
+    return found if entry.taken and entry.base_rate >= RARE else "-"
 
 
 def mean_of(values: Sequence[float | None]) -> float | None:

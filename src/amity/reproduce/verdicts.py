@@ -27,6 +27,8 @@ UNJUDGED = "not judged"
 """Where other data stand in."""
 AFIND, SHARP = "AFIND+", "AFIND+ (υ=auto)"
 RIVALS = ("Gossip", "PENS", "FedeRiCo")
+RARE = 0.02
+"""Where fewer than so many of those in reach are friends, nobody is asked to find them."""
 T = TypeVar("T")
 
 
@@ -219,7 +221,7 @@ def _finds(table: Table, panel: str, row: str) -> Judged:
     for column in (column for p, column in _cells(table) if p == panel):
         runs = [r for r in table.of(panel, row, column).values() if r.precision is not None and r.base_rate]
         pairs = [(r.precision or 0.0, r.base_rate or 1.0) for r in runs]
-        if not pairs:
+        if not pairs or float(np.mean([base for _, base in pairs])) < RARE:
             continue
         seeds = max(seeds, len(pairs))
         mean, base = (float(np.mean(values)) for values in zip(*pairs, strict=True))
