@@ -4,6 +4,7 @@ differences, 95 % intervals."""
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from operator import gt, lt
 from typing import TYPE_CHECKING, Any
@@ -106,7 +107,7 @@ def _strip(table: Table, axes: Axes, panel: str, columns: list[str], measure: Me
     for k in range(1, len(columns)):
         axes.axvline(k - 0.5, color="lightgrey", linewidth=0.6, zorder=0)
     axes.set_xlim(-0.5, len(columns) - 0.5)
-    names = [column.replace("graph ", "graph\n") for column in columns]
+    names = [re.sub(r"^(CIFAR-\d+|\w*MNIST|half graph) ", r"\1\n", column) for column in columns]
     axes.set_xticks(range(len(columns)), names, fontsize=8 if len(columns) < 5 else 7)
 
 
