@@ -97,7 +97,7 @@ def test_list_shows_every_entry_with_its_options(call: Call) -> None:
         ("list things", "unknown kind 'things'"),
         ("run out=", "out: expected a path, got nothing"),
         ("run out=g.txt", "g.txt: is not a directory that could be used; choose another out="),
-        ("run out=g.txt/x", "g.txt/x: cannot be created (Not a directory); choose another out="),
+        ("run out=g.txt/x", "g.txt/x: is not a directory that could be used; choose another out="),
         ("compare out=g.txt strategies=local", "g.txt: is not a directory that could be used"),
         ("compare strategies=,", "strategies: name at least one"),
         ("compare strategies=:", "unknown strategy ':'"),
