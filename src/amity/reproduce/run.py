@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from amity.cells import Cell, OnEvent, Outcome, run_cells
+from amity.cells import Cell, OnEvent, run_cells
 from amity.errors import AmityError, Failure
 from amity.privacy import needs_opacus
 from amity.reproduce.catalogue import PRESETS, experiment
@@ -58,7 +58,7 @@ class Plan:
         cells = self.cells
         if any(cell.config.engine.name != "local" for cell in cells):
             jobs = jobs or 1  # a cell has the whole cluster
-        outcome = run_cells(cells, jobs, on_event) if cells else Outcome()
+        outcome = run_cells(cells, jobs, on_event)
         late = {path for path, bad in _state([cells[at] for at in outcome.errors]).items() if bad is None}
         failed = {cells[at].path: error for at, error in outcome.errors.items()} | dict(self.damaged)
         failed = {path: error for path, error in failed.items() if path not in late}  # another command finished it
@@ -107,8 +107,10 @@ def _state(cells: Iterable[Cell]) -> dict[Path, str | None]:
         if cell.path in out:
             continue
         try:
-            RunDir.check(cell.path, cell.config)
-            out[cell.path] = None if finished(cell.path, cell.config) else ""
+            done = finished(cell.path, cell.config)
+            if not done:
+                RunDir.check(cell.path, cell.config)
+            out[cell.path] = None if done else ""
         except AmityError as error:
             out[cell.path] = f"{error}. Delete {cell.path} and repeat the command: only this run is made again"
     return out

@@ -509,7 +509,6 @@ def _within_two(table: Table) -> Judged:
 @_check("cost", "cheaper")
 def _cheaper(table: Table) -> Judged:
     said, good, clear, total = [], 0, 0, 0
-    several = len({record.seed for record in table.records}) > 1
     for p, c in _cells(table):
         entries = [e for row in _judged(table) if (e := table.entry(p, row, c)) is not None]
         ours = [e for e in entries if e.row.startswith(AFIND)]
@@ -527,7 +526,7 @@ def _cheaper(table: Table) -> Judged:
     if not total:
         raise LookupError("cost")
     status = HOLDS if good == total and not clear else PARTLY if good * 2 >= total else NOT
-    return status if several else OPEN, (
+    return status, (
         f"So on average for {good} of {total} rivals (the best AFIND+ of at most 5 % more bytes, minus the rival; the best "
         f"of several flatters): {'; '.join(said)}."
     )
