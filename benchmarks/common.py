@@ -1,4 +1,5 @@
-"""What every racer shares: the workloads, their data and nets in plain PyTorch, the step counter, the stopwatch, the report.
+"""What every racer shares: the workloads, their data and nets in plain PyTorch, the step counter,
+the stopwatch, the report.
 
 Nothing of Amity is imported here: the numbers of the other frameworks must not depend on it.
 """
@@ -31,7 +32,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 HERE = Path(__file__).resolve().parent
 WORKLOADS = HERE.parent / "src" / "amity" / "bench" / "workloads.toml"
 AUDIT = "RACE_AUDIT"
-"""Environment variable: the file that every SGD step of every process of a racer adds one byte to."""
+"""Environment variable: the file that every SGD step of every process of a racer adds one byte
+to."""
 LR = 0.05
 CLASSES = 10
 CORES = os.cpu_count() or 1
@@ -64,24 +66,33 @@ class Workload:
 
 
 def load(name: str) -> Workload:
-    """A workload by name; only those that average everyone's models and whose net is built here can be raced."""
+    """A workload by name; only those that average everyone's models and whose net is built here can
+    be raced."""
     table = tomllib.loads(WORKLOADS.read_text(encoding="utf-8"))
     if name not in table:
         raise SystemExit(f"unknown workload {name!r}; there are {', '.join(table)}")
-    entry: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table[name].items()}
+    entry: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in table[name].items()
+    }
     workload = Workload(name=name, **entry)
     if workload.model not in ("mlp", "fedavg_cnn") or workload.strategies != ("fedavg",):
-        raise SystemExit(f"workload {name!r} cannot be raced: only plain averaging of an mlp or a fedavg_cnn can")
+        raise SystemExit(
+            f"workload {name!r} cannot be raced: only plain averaging of an mlp or a fedavg_cnn can"
+        )
     return workload
 
 
 @cache
 def data(workload: Workload, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Inputs (peers, samples, *shape) and labels (peers, samples): uniform labels, a class mean plus noise."""
+    """Inputs (peers, samples, *shape) and labels (peers, samples): uniform labels, a class mean
+    plus noise."""
     draw = np.random.default_rng(seed)
     means = draw.normal(size=(CLASSES, *workload.shape)).astype(np.float32)
     labels = draw.integers(CLASSES, size=(workload.peers, workload.samples))
-    noise = draw.standard_normal((workload.peers, workload.samples, *workload.shape), dtype=np.float32)
+    noise = draw.standard_normal(
+        (workload.peers, workload.samples, *workload.shape), dtype=np.float32
+    )
     return torch.from_numpy(means[labels] + noise), torch.from_numpy(labels)
 
 
@@ -91,11 +102,23 @@ def net(workload: Workload, seed: int = 0) -> nn.Sequential:
     if workload.model == "mlp":
         hidden = workload.hidden
         return nn.Sequential(
-            nn.Flatten(), nn.Linear(math.prod(workload.shape), hidden), nn.ReLU(), nn.Linear(hidden, CLASSES)
+            nn.Flatten(),
+            nn.Linear(math.prod(workload.shape), hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, CLASSES),
         )
     channels, side = workload.shape[0], ((workload.shape[1] - 4) // 2 - 4) // 2
-    convs = [nn.Conv2d(channels, 32, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 5), nn.ReLU(), nn.MaxPool2d(2)]
-    return nn.Sequential(*convs, nn.Flatten(), nn.Linear(64 * side * side, 512), nn.ReLU(), nn.Linear(512, CLASSES))
+    convs = [
+        nn.Conv2d(channels, 32, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+    ]
+    return nn.Sequential(
+        *convs, nn.Flatten(), nn.Linear(64 * side * side, 512), nn.ReLU(), nn.Linear(512, CLASSES)
+    )
 
 
 @cache
@@ -104,14 +127,17 @@ def kept_net(workload: Workload) -> nn.Sequential:
     return net(workload)
 
 
-def batches(x: torch.Tensor, y: torch.Tensor, size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def batches(
+    x: torch.Tensor, y: torch.Tensor, size: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """One epoch in random order, the last batch as small as it comes."""
     for index in torch.randperm(len(x)).split(size):
         yield x[index], y[index]
 
 
 def fit(model: nn.Module, x: torch.Tensor, y: torch.Tensor, workload: Workload) -> None:
-    """Local training as researchers write it, for the racers whose framework leaves it to the user."""
+    """Local training as researchers write it, for the racers whose framework leaves it to the
+    user."""
     optimizer = torch.optim.SGD(model.parameters(), lr=LR)
     model.train()
     for _ in range(workload.epochs):
@@ -125,7 +151,8 @@ def fit(model: nn.Module, x: torch.Tensor, y: torch.Tensor, workload: Workload) 
 def count_steps() -> None:
     """Count the steps of every `torch.optim.SGD` (not of subclasses) of this process from now on.
 
-    One byte is appended to a file that worker processes find through the environment, so its size is the count of all.
+    One byte is appended to a file that worker processes find through the environment, so its size
+    is the count of all.
     """
     if AUDIT not in os.environ:
         os.environ[AUDIT] = tempfile.mkstemp(prefix="race-steps-")[1]
@@ -143,7 +170,8 @@ def steps_so_far() -> int:
 
 
 class Memory(threading.Thread):
-    """Peak memory of this process and all below it, sampled twice a second; pages that they share count once (PSS)."""
+    """Peak memory of this process and all below it, sampled twice a second; pages that they share
+    count once (PSS)."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -168,7 +196,8 @@ class Memory(threading.Thread):
 
 @dataclass
 class Stopwatch:
-    """Takes the time and the step count at the end of every round. The first round is a warm-up: only its end counts."""
+    """Takes the time and the step count at the end of every round. The first round is a warm-up:
+    only its end counts."""
 
     framework: str
     package: str
@@ -192,15 +221,18 @@ class Stopwatch:
         self.laps.append((time.perf_counter(), steps_so_far()))
 
     def even(self) -> bool:
-        """No timed round had fewer or more steps than it must, but for what another process was ahead when it ended."""
+        """No timed round had fewer or more steps than it must, but for what another process was
+        ahead when it ended."""
         counts = [after - before for (_, before), (_, after) in pairwise(self.laps)]
-        return all(abs(count - self.workload.steps) < 0.05 * self.workload.steps for count in counts)
+        return all(
+            abs(count - self.workload.steps) < 0.05 * self.workload.steps for count in counts
+        )
 
     def report(self) -> None:
         """One line of JSON, the last that a racer prints, when all its workers are done.
 
-        Seconds are the median of the timed rounds, as in `amity bench`. Steps are the mean of all rounds, the warm-up among
-        them, and must be exactly those of the workload.
+        Seconds are the median of the timed rounds, as in `amity bench`. Steps are the mean of all
+        rounds, the warm-up among them, and must be exactly those of the workload.
         """
         self.memory.sample()
         seconds = median(after - before for (before, _), (after, _) in pairwise(self.laps))
@@ -238,12 +270,24 @@ def emit(line: dict[str, Any]) -> None:
 
 
 def arguments(description: str | None, workers: int = 1) -> argparse.Namespace:
-    """`WORKLOAD [--threads N] [--workers N] [--rounds N]`; the workload is loaded, the threads are set."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """`WORKLOAD [--threads N] [--workers N] [--rounds N]`; the workload is loaded, the threads are
+    set."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("workload", type=load)
-    parser.add_argument("--threads", type=int, default=max(1, CORES // workers), help="torch threads of each process")
-    parser.add_argument("--workers", type=int, default=workers, help="processes that train (flower, pfl)")
-    parser.add_argument("--rounds", type=int, help="timed rounds, instead of the workload's own number")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=max(1, CORES // workers),
+        help="torch threads of each process",
+    )
+    parser.add_argument(
+        "--workers", type=int, default=workers, help="processes that train (flower, pfl)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, help="timed rounds, instead of the workload's own number"
+    )
     args = parser.parse_args()
     args.rounds = args.rounds or args.workload.rounds
     torch.set_num_threads(args.threads)
@@ -257,8 +301,8 @@ def plural(count: int, noun: str) -> str:
 def import_torchvision() -> None:
     """Import torchvision, which two frameworks want though these workloads never use it.
 
-    PyPI's build is made for CUDA and fails to import beside a CPU build of torch: its operators are missing. Then two
-    of them are declared (not defined), which is all that the import asks for.
+    PyPI's build is made for CUDA and fails to import beside a CPU build of torch: its operators are
+    missing. Then two of them are declared (not defined), which is all that the import asks for.
     """
     try:
         import torchvision

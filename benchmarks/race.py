@@ -2,10 +2,11 @@
 
 `python benchmarks/race.py --venvs DIR fashion tiny`, with the Python that Amity is installed in.
 
-Each framework gets a virtual environment of its own in DIR (made when it is missing). Racers run one after the other,
-each in its own process, all of them once, then all again (`--repeats`), so that a slow minute of the machine hits
-everyone; medians are shown. Racers with more than one sensible setting try each of them first and keep the fastest.
-A framework that fails is shown as failed, and the others go on.
+Each framework gets a virtual environment of its own in DIR (made when it is missing). Racers run
+one after the other, each in its own process, all of them once, then all again (`--repeats`), so
+that a slow minute of the machine hits everyone; medians are shown. Racers with more than one
+sensible setting try each of them first and keep the fastest. A framework that fails is shown as
+failed, and the others go on.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ def fingerprint(name: str) -> str:
 
 
 def install(name: str, venvs: Path) -> Path:
-    """The Python of a framework's own environment, made now unless it is there with the same requirements."""
+    """The Python of a framework's own environment, made now unless it is there with the same
+    requirements."""
     home = venvs / name
     python, ready = home / "bin" / "python", home / "ready"
     if ready.exists() and ready.read_text() == fingerprint(name):
@@ -102,11 +104,19 @@ def install(name: str, venvs: Path) -> Path:
 # Running
 
 
-def run(racer: Racer, python: Path, workload: Workload, options: tuple[str, ...], timeout: float) -> list[Line]:
-    """Run a racer once; the lines of JSON that it prints (Amity may print one for each precision)."""
+def run(
+    racer: Racer, python: Path, workload: Workload, options: tuple[str, ...], timeout: float
+) -> list[Line]:
+    """Run a racer once; the lines of JSON that it prints (Amity may print one for each
+    precision)."""
     command = [str(python), "-m", f"racers.{racer.name}", workload.name, *options]
     process = subprocess.Popen(  # noqa: S603
-        command, cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=HERE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     try:
         out, err = process.communicate(timeout=timeout)
@@ -130,7 +140,8 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def tune(racer: Racer, python: Path, workload: Workload, timeout: float) -> tuple[str, ...]:
-    """The fastest of a racer's settings: two timed rounds each, the better of two tries, because machines are noisy."""
+    """The fastest of a racer's settings: two timed rounds each, the better of two tries, because
+    machines are noisy."""
     settings = list(dict.fromkeys(racer.settings))
     if len(settings) == 1:
         return settings[0]
@@ -138,7 +149,10 @@ def tune(racer: Racer, python: Path, workload: Workload, timeout: float) -> tupl
     for setting in settings * 2:
         line = run(racer, python, workload, (*setting, "--rounds", "2"), timeout)[0]
         speeds[setting] = max(speeds[setting], line["rounds_per_s"])
-        say(f"{workload.name} {racer.name}: tried {line['setting']}: {line['rounds_per_s']:.3f} rounds/s")
+        say(
+            f"{workload.name} {racer.name}: tried {line['setting']}: {line['rounds_per_s']:.3f}"
+            " rounds/s"
+        )
     return max(speeds, key=speeds.__getitem__)
 
 
@@ -154,16 +168,28 @@ class Race:
         found = {}
         for racer in racers:
             try:
-                found[racer.name] = self.args.amity if racer.name == "amity" else install(racer.name, self.args.venvs)
+                found[racer.name] = (
+                    self.args.amity
+                    if racer.name == "amity"
+                    else install(racer.name, self.args.venvs)
+                )
             except (RacerError, OSError, subprocess.SubprocessError) as error:
-                self.failures |= {(workload.name, racer.name): last_line(str(error)) for workload in self.args.workloads}
+                self.failures |= {
+                    (workload.name, racer.name): last_line(str(error))
+                    for workload in self.args.workloads
+                }
                 say(f"{racer.name}: {last_line(str(error))}")
         return found
 
     def go(self, racers: list[Racer]) -> None:
         """Install, tune, then all racers one after the other, as often as was asked for."""
         pythons = self.pythons(racers)
-        pairs = [(workload, racer) for workload in self.args.workloads for racer in racers if racer.name in pythons]
+        pairs = [
+            (workload, racer)
+            for workload in self.args.workloads
+            for racer in racers
+            if racer.name in pythons
+        ]
         settings: dict[tuple[str, str], tuple[str, ...]] = {}
         for turn in range(self.args.repeats):
             for workload, racer in pairs:
@@ -172,21 +198,34 @@ class Race:
                     continue
                 try:
                     if key not in settings:
-                        settings[key] = tune(racer, pythons[racer.name], workload, self.args.timeout)
-                    self.add(run(racer, pythons[racer.name], workload, settings[key], self.args.timeout), turn)
+                        settings[key] = tune(
+                            racer, pythons[racer.name], workload, self.args.timeout
+                        )
+                    self.add(
+                        run(racer, pythons[racer.name], workload, settings[key], self.args.timeout),
+                        turn,
+                    )
                 except (RacerError, OSError) as error:
                     self.failures[key] = last_line(str(error))
                     say(f"{workload.name} {racer.name}: {self.failures[key]}")
 
     def add(self, lines: list[Line], turn: int) -> None:
         for line in lines:
-            label = f"amity ({line['setting']})" if line["framework"] == "amity" else line["framework"]
+            label = (
+                f"amity ({line['setting']})" if line["framework"] == "amity" else line["framework"]
+            )
             self.lines[line["workload"], label].append(line)
-            say(f"{line['workload']} {label}, run {turn + 1} of {self.args.repeats}: {line['rounds_per_s']:.3f} rounds/s")
+            say(
+                f"{line['workload']} {label}, run {turn + 1} of {self.args.repeats}:"
+                f" {line['rounds_per_s']:.3f} rounds/s"
+            )
 
     def rows(self, workload: str) -> list[Line]:
-        """One row for each racer that finished, fastest first, with its ratios to the plain loop and to Amity."""
-        rows = [summary(label, lines) for (name, label), lines in self.lines.items() if name == workload]
+        """One row for each racer that finished, fastest first, with its ratios to the plain loop
+        and to Amity."""
+        rows = [
+            summary(label, lines) for (name, label), lines in self.lines.items() if name == workload
+        ]
         plain = next((row["rounds_per_s"] for row in rows if row["framework"] == "plain"), None)
         amity = next((row["rounds_per_s"] for row in rows if row["framework"] == "amity"), None)
         for row in rows:
@@ -211,7 +250,9 @@ def summary(label: str, lines: list[Line]) -> Line:
         "slowest": min(rates),
         "fastest": max(rates),
         "repeats": len(lines),
-        "equal_work": None if lines[0]["equal_work"] is None else all(line["equal_work"] for line in lines),
+        "equal_work": (
+            None if lines[0]["equal_work"] is None else all(line["equal_work"] for line in lines)
+        ),
     }
 
 
@@ -240,15 +281,24 @@ def steps(row: Line) -> str:
     """Counted and expected steps; never silent about unequal work."""
     if row["equal_work"] is None:
         return "not counted"
-    return f"{row['steps_per_round']:g} of {row['expected_steps']}" + ("" if row["equal_work"] else ": UNEQUAL WORK")
+    return f"{row['steps_per_round']:g} of {row['expected_steps']}" + (
+        "" if row["equal_work"] else ": UNEQUAL WORK"
+    )
 
 
 def table(rows: list[Line]) -> str:
     """A Markdown table, aligned."""
     cells = [list(COLUMNS), *([show(row) for show in COLUMNS.values()] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(COLUMNS))]
-    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in cells]
-    return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
+    lines = [
+        "| "
+        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        + " |"
+        for line in cells
+    ]
+    return "\n".join(
+        [lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]
+    )
 
 
 def show(race: Race) -> None:
@@ -266,7 +316,10 @@ def show(race: Race) -> None:
 def cpu() -> str:
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+    return next(
+        (line.split(":")[1].strip() for line in lines if line.startswith("model name")),
+        platform.processor(),
+    )
 
 
 def machine() -> dict[str, Any]:
@@ -286,7 +339,10 @@ def write(race: Race) -> None:
         "machine": machine(),
         "workloads": {workload.name: race.rows(workload.name) for workload in race.args.workloads},
         "runs": [line for lines in race.lines.values() for line in lines],
-        "failures": [{"workload": w, "framework": f, "reason": reason} for (w, f), reason in race.failures.items()],
+        "failures": [
+            {"workload": w, "framework": f, "reason": reason}
+            for (w, f), reason in race.failures.items()
+        ],
     }
     (race.args.out / "race.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     draw(race)
@@ -294,7 +350,8 @@ def write(race: Race) -> None:
 
 
 def draw(race: Race) -> None:
-    """Bars of rounds per second, one panel for each workload, Amity in colour; whiskers from slowest to fastest run."""
+    """Bars of rounds per second, one panel for each workload, Amity in colour; whiskers from
+    slowest to fastest run."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 0.6 + 2.8 * len(race.args.workloads)), layout="constrained")
@@ -305,11 +362,16 @@ def draw(race: Race) -> None:
         down = [row["rounds_per_s"] - row["slowest"] for row in rows]
         up = [row["fastest"] - row["rounds_per_s"] for row in rows]
         colours = ["#d1495b" if row["framework"] == "amity" else "#8d99ae" for row in rows]
-        bars = axes.barh([row["label"] for row in rows], rates, color=colours, xerr=[down, up], ecolor="#404040")
+        bars = axes.barh(
+            [row["label"] for row in rows], rates, color=colours, xerr=[down, up], ecolor="#404040"
+        )
         axes.bar_label(bars, [f" {rate:.3g}" for rate in rates], padding=4)
         axes.set(
             xlabel="rounds per second",
-            title=f"{workload.name}: {workload.peers} peers x {workload.samples} examples, {workload.model}, {CORES} cores",
+            title=(
+                f"{workload.name}: {workload.peers} peers x {workload.samples} examples,"
+                f" {workload.model}, {CORES} cores"
+            ),
         )
         axes.margins(x=0.12)
         axes.spines[["top", "right"]].set_visible(False)
@@ -317,13 +379,27 @@ def draw(race: Race) -> None:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("workloads", nargs="*", type=load, default=[load("fashion"), load("tiny")])
-    parser.add_argument("--venvs", type=Path, required=True, help="where the frameworks' environments are, or will be")
-    parser.add_argument("--only", help="comma-separated: " + ",".join(racer.name for racer in RACERS))
+    parser.add_argument(
+        "--venvs",
+        type=Path,
+        required=True,
+        help="where the frameworks' environments are, or will be",
+    )
+    parser.add_argument(
+        "--only", help="comma-separated: " + ",".join(racer.name for racer in RACERS)
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--timeout", type=float, default=900, help="seconds that one run may take")
-    parser.add_argument("--amity", type=Path, default=Path(sys.executable), help="the Python that has Amity; this one")
+    parser.add_argument(
+        "--amity",
+        type=Path,
+        default=Path(sys.executable),
+        help="the Python that has Amity; this one",
+    )
     parser.add_argument("--out", type=Path, default=Path(), help="folder of race.json and race.png")
     args = parser.parse_args()
     args.venvs = args.venvs.resolve()
@@ -331,12 +407,16 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # so that the racer that runs is ended too
+    # so that the racer that runs is ended too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     args = parse()
     wanted = args.only.split(",") if args.only else [racer.name for racer in RACERS]
     unknown = set(wanted) - {racer.name for racer in RACERS}
     if unknown:
-        raise SystemExit(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(racer.name for racer in RACERS)}")
+        raise SystemExit(
+            f"unknown: {', '.join(sorted(unknown))}; there are"
+            f" {', '.join(racer.name for racer in RACERS)}"
+        )
     race = Race(args, defaultdict(list), {})
     race.go([racer for racer in RACERS if racer.name in wanted])
     show(race)

@@ -1,4 +1,5 @@
-"""A strategy of one's own: take the k neighbours whose models do best on my data, and compare it with others.
+"""A strategy of one's own: take the k neighbours whose models do best on my data, and compare it
+with others.
 
 Run it with `python examples/own_strategy.py`, or from the command line:
 `amity compare strategies=local,gossip,examples/own_strategy.py:Nearest:k=3`
@@ -24,5 +25,7 @@ class Nearest(Cardless):
 
 
 if __name__ == "__main__":
-    for line in amity.compare(["local", "gossip", Nearest(k=2)], seeds=[0], peers=8, rounds=8).lines:
+    for line in amity.compare(
+        ["local", "gossip", Nearest(k=2)], seeds=[0], peers=8, rounds=8
+    ).lines:
         print(f"{line.label:12} {line.accuracy:.3f}")

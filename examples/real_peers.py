@@ -1,4 +1,5 @@
-"""The same run twice: simulated, and between four real processes with certificates of their own. The models are equal.
+"""The same run twice: simulated, and between four real processes with certificates of their own.
+The models are equal.
 
     python examples/real_peers.py [FOLDER]
 
@@ -12,10 +13,10 @@ from pathlib import Path
 import torch
 
 import amity
-from amity.net.collect import merge
-from amity.net.swarm import Swarm
-from amity.run import Result, as_config
-from amity.store import commits
+from amity.lab.run import Result, as_config
+from amity.lab.store import commits
+from amity.net.ops.collect import merge
+from amity.net.ops.swarm import Swarm
 
 
 def models(path):
@@ -26,7 +27,14 @@ def models(path):
 
 def main(out):
     config = as_config(
-        None, {"peers": 4, "rounds": 5, "strategy": "afind+", "train.precision": "fp32", "engine.vectorise": "off"}
+        None,
+        {
+            "peers": 4,
+            "rounds": 5,
+            "strategy": "afind+",
+            "train.precision": "fp32",
+            "engine.vectorise": "off",
+        },
     )
     simulated = amity.run(config, out / "simulated")
     swarm = Swarm(out / "swarm", config)
@@ -35,7 +43,9 @@ def main(out):
     swarm.wait()
     merge(out / "swarm", swarm.config)
     real = Result(out / "swarm", swarm.config)
-    print(f"simulated {100 * simulated.accuracy:.2f} %, between processes {100 * real.accuracy:.2f} %")
+    print(
+        f"simulated {100 * simulated.accuracy:.2f} %, between processes {100 * real.accuracy:.2f} %"
+    )
     ours = models(out / "simulated")
     for name in swarm.names:
         assert torch.equal(models(swarm.folder(name) / "state")[name], ours[name])

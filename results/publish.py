@@ -1,8 +1,8 @@
 """Make docs/RESULTS.md from the records of runs: tables, pictures and verdicts are never typed.
 
-`python results/publish.py [RUNS]` takes the new records of all tables at preset `cpu` from a folder that `amity reproduce`
-wrote (such as runs/reproduce), draws every results/NAME.svg and rewrites, in docs/RESULTS.md, what stands between
-`<!-- NAME -->` and `<!-- end -->`.
+`python results/publish.py [RUNS]` takes the new records of all tables at preset `cpu` from a folder
+that `amity reproduce` wrote (such as runs/reproduce), draws every results/NAME.svg and rewrites, in
+docs/RESULTS.md, what stands between `<!-- NAME -->` and `<!-- end -->`.
 """
 
 import re
@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 from amity.errors import AmityError
-from amity.figures import svg
 from amity.files import write_atomically
-from amity.report import markdown_table
 from amity.reproduce import EXPERIMENTS, Table, experiment
 from amity.reproduce.record import read_records
+from amity.show.figures import svg
+from amity.show.report import markdown_table
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs" / "RESULTS.md"
@@ -38,36 +38,58 @@ def summary() -> str:
     lines = []
     for name in EXPERIMENTS:
         table = table_of(HERE / f"{name}.jsonl")
-        base = f"{len(table.records)} of {len(table.experiment.whole) * len(table.experiment.seeds)}"
+        base = (
+            f"{len(table.records)} of {len(table.experiment.whole) * len(table.experiment.seeds)}"
+        )
         link = f"[{name}](#{name})"
-        lines += [[link, table.printed.where, v.claim.text, f"**{v.status}**", base] for v in table.verdicts]
-    return markdown_table(["experiment", "in the paper", "claim", "verdict", "runs made"], lines) + "\n"
+        lines += [
+            [link, table.printed.where, v.claim.text, f"**{v.status}**", base]
+            for v in table.verdicts
+        ]
+    return (
+        markdown_table(["experiment", "in the paper", "claim", "verdict", "runs made"], lines)
+        + "\n"
+    )
 
 
 def page(text: str) -> str:
     """The page with every block written anew."""
-    return BLOCK.sub(lambda found: f"{found[1]}{summary() if found[2] == 'summary' else block(found[2])}{found[3]}", text)
+    return BLOCK.sub(
+        lambda found: (
+            f"{found[1]}{summary() if found[2] == 'summary' else block(found[2])}{found[3]}"
+        ),
+        text,
+    )
 
 
 def gathered(root: Path) -> dict[str, Path]:
-    """The records of every table in a folder: of the whole one, else of its newest part. Nothing is taken that the command
-    would not make now, nor fewer runs than are published."""
+    """The records of every table in a folder: of the whole one, else of its newest part. Nothing is
+    taken that the command would not make now, nor fewer runs than are published."""
     if not root.is_dir():
         raise SystemExit(f"{root}: is no folder")
     found: dict[str, Path] = {}
     for name in EXPERIMENTS:
-        parts = sorted(root.glob(f"{name}-cpu-part*/records.jsonl"), key=lambda path: path.stat().st_mtime)
+        parts = sorted(
+            root.glob(f"{name}-cpu-part*/records.jsonl"), key=lambda path: path.stat().st_mtime
+        )
         if choice := [*parts, *root.glob(f"{name}-cpu/records.jsonl")]:
             found[name] = choice[-1]
     for name, path in found.items():
         head, records = read_records(path)
         asked = experiment(head.experiment, head.preset)
         for one in records:
-            if one.key not in asked.whole or asked.config(one.key, one.seed).digest[:20] != one.digest:
-                raise SystemExit(f"{path}: {one.key} seed {one.seed} is not a run that the command makes now")
+            if (
+                one.key not in asked.whole
+                or asked.config(one.key, one.seed).digest[:20] != one.digest
+            ):
+                raise SystemExit(
+                    f"{path}: {one.key} seed {one.seed} is not a run that the command makes now"
+                )
         old = HERE / f"{name}.jsonl"
         if old.exists() and len(records) < len(read_records(old)[1]):
-            raise SystemExit(f"{path}: has fewer runs than {old.name}; delete that one if this is meant")
+            raise SystemExit(
+                f"{path}: has fewer runs than {old.name}; delete that one if this is meant"
+            )
     return found
 
 

@@ -1,4 +1,5 @@
-"""What the tests share: tiny configs on real digits, and specs that cover every strategy and preset."""
+"""What the tests share: tiny configs on real digits, and specs that cover every strategy and
+preset."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import torch
 from amity import cli
 from amity.config import Config, resolve
 from amity.methods import methods
-from amity.run import load_data
+from amity.round.build import load_data
 from amity.simulate import Simulation
 from amity.strategies import strategies
 
@@ -31,7 +32,14 @@ TINY: Mapping[str, Any] = {
     "engine": {"workers": 1},
 }
 
-OTHER_PROXIES = ("grad_ref", "delta", "feature_mean", "feature_mean_centered", "weight", "head_drift")
+OTHER_PROXIES = (
+    "grad_ref",
+    "delta",
+    "feature_mean",
+    "feature_mean_centered",
+    "weight",
+    "head_drift",
+)
 EVERY_STRATEGY: list[dict[str, Any]] = [
     *({"name": entry.name} for entry in strategies),
     {"name": "afind+", "preset": "literal"},
@@ -56,7 +64,11 @@ def spec_id(spec: Mapping[str, Any]) -> str:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full", action="store_true", help="the complete chaos, stranger and fuzz runs, as in make test-all")
+    parser.addoption(
+        "--full",
+        action="store_true",
+        help="the complete chaos, stranger and fuzz runs, as in make test-all",
+    )
 
 
 @pytest.fixture(scope="session")

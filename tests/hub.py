@@ -1,4 +1,5 @@
-"""A network in memory: the same `Link`, with a hand on the wire that can lose, alter or repeat what passes."""
+"""A network in memory: the same `Link`, with a hand on the wire that can lose, alter or repeat what
+passes."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from amity.net.identity import Identity
-from amity.net.link import Alive, AskFailed, Handlers
-from amity.net.roster import Roster
+from amity.net.link.zenoh import Alive, AskFailed, Handlers
+from amity.net.trust.identity import Identity
+from amity.net.trust.roster import Roster
 
 Touch = Callable[[str, str, str, bytes], "bytes | None"]
-"""What happens to a message from one peer to another, of a kind (put, a method, `METHOD reply`): other bytes, or None."""
+"""What happens to a message from one peer to another, of a kind (put, a method, `METHOD reply`):
+other bytes, or None."""
 
 
 @dataclass
@@ -65,13 +67,22 @@ class MemoryLink:
                 other.handlers.on_card(self.name, touched)
 
     def ask(
-        self, peer: str, method: str, payload: bytes, timeout: float, limit: int, alive: Alive, bulk: bool = False
+        self,
+        peer: str,
+        method: str,
+        payload: bytes,
+        timeout: float,
+        limit: int,
+        alive: Alive,
+        bulk: bool = False,
     ) -> Iterator[tuple[int, bytes]]:
         touched = self.hub.touch(self.name, peer, method, payload)
         if peer not in self.hub.links or touched is None:
             raise AskFailed("no answer")
         parts: queue.SimpleQueue[tuple[int, bytes] | str | None] = queue.SimpleQueue()
-        self.hub.links[peer].handlers.on_ask(MemoryRequest(self.hub, peer, self.name, method, touched, parts))
+        self.hub.links[peer].handlers.on_ask(
+            MemoryRequest(self.hub, peer, self.name, method, touched, parts)
+        )
         while True:
             try:
                 part = parts.get(timeout=timeout)

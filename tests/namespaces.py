@@ -1,4 +1,5 @@
-"""Network namespaces for tests: one a peer, on two bridges with one cable between them. Needs root and iproute2."""
+"""Network namespaces for tests: one a peer, on two bridges with one cable between them. Needs root
+and iproute2."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def sh(command: str) -> None:
 
 
 class Lab:
-    """Peers 0 .. n-1, the first half on one bridge, the others on the second. Everything is taken down at the end."""
+    """Peers 0 .. n-1, the first half on one bridge, the others on the second. Everything is taken
+    down at the end."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.id = secrets.token_hex(2)
@@ -64,7 +66,12 @@ class Lab:
         sh(f"ip -n {space} link set eth0 up")
         sh(f"ip -n {space} link set lo up")
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         for space in self.space.values():
             subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
         for bridge in (self.left, self.right):

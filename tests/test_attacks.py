@@ -8,19 +8,23 @@ import pytest
 import torch
 
 import amity
-from amity.attacks import SketchLiar, attackers, attacks
 from amity.config import load, resolve
 from amity.core import Share
 from amity.errors import ConfigError
 from amity.facts import Losses
 from amity.net.setup import for_network
+from amity.peer.attacks import SketchLiar, attackers, attacks
 from amity.rng import rng
-from amity.simulate.build import bad_peers
+from amity.round.build import bad_peers
 from tests.conftest import EVERY_METHOD, EVERY_STRATEGY, simulate, spec_id, tiny
 from tests.test_every_strategy import check
 
 KINDS = [entry.name for entry in attacks if entry.name != "none"]
-START, TRAINED, INITIAL = torch.full((4,), 1.0), torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.full((4,), -7.0)
+START, TRAINED, INITIAL = (
+    torch.full((4,), 1.0),
+    torch.tensor([1.0, 2.0, 3.0, 4.0]),
+    torch.full((4,), -7.0),
+)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +39,9 @@ START, TRAINED, INITIAL = torch.full((4,), 1.0), torch.tensor([1.0, 2.0, 3.0, 4.
         ("sketch_liar", {"sends": "free_rider"}, [-7.0] * 4),
     ],
 )
-def test_each_attacker_sends_the_model_that_its_formula_says(name: str, options: Any, expected: list[float]) -> None:
+def test_each_attacker_sends_the_model_that_its_formula_says(
+    name: str, options: Any, expected: list[float]
+) -> None:
     attack = attacks[name].build(options)
     assert attack.share(Share(TRAINED), START, INITIAL, rng(0)).theta.tolist() == expected
     mask = torch.tensor([True, False, True, True])
@@ -80,18 +86,27 @@ def test_label_flippers_train_on_flipped_labels_and_are_judged_by_true_ones() ->
 
 
 def test_label_flippers_in_a_stack_do_not_flip_the_labels_of_others() -> None:
-    layers: dict[str, Any] = {"attack": {"name": "label_flip", "fraction": 0.5}, "strategy": "local"}
+    layers: dict[str, Any] = {
+        "attack": {"name": "label_flip", "fraction": 0.5},
+        "strategy": "local",
+    }
     stacked = simulate(tiny(engine={"vectorise": "on", "group": 6}, **layers))
     alone = simulate(tiny(engine={"vectorise": "off"}, **layers))
     for _ in range(2):
         stacked.round(), alone.round()
     for name in stacked.names:
-        torch.testing.assert_close(stacked.peers[name].start, alone.peers[name].start, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(
+            stacked.peers[name].start, alone.peers[name].start, rtol=1e-3, atol=1e-5
+        )
 
 
 def test_an_attacker_shows_a_bad_model_and_keeps_its_own() -> None:
     simulation = simulate(
-        tiny(attack={"name": "free_rider", "fraction": 0.34}, strategy="local", eval={"gradients_every": 0})
+        tiny(
+            attack={"name": "free_rider", "fraction": 0.34},
+            strategy="local",
+            eval={"gradients_every": 0},
+        )
     )
     simulation.round()
     assert len(simulation.attackers) == 2
@@ -103,18 +118,25 @@ def test_an_attacker_shows_a_bad_model_and_keeps_its_own() -> None:
 
 def test_honest_peers_get_the_attackers_model_and_its_weight_is_reported() -> None:
     simulation = simulate(
-        tiny(attack={"name": "constant", "value": 5.0, "fraction": 0.34}, strategy="gossip", eval={"gradients_every": 0})
+        tiny(
+            attack={"name": "constant", "value": 5.0, "fraction": 0.34},
+            strategy="gossip",
+            eval={"gradients_every": 0},
+        )
     )
     report = simulation.round()
     honest = [name for name in simulation.names if name not in simulation.attackers]
-    weights = [sum(w for j, w in report.rows[name].items() if j in simulation.attackers) for name in honest]
+    weights = [
+        sum(w for j, w in report.rows[name].items() if j in simulation.attackers) for name in honest
+    ]
     assert report.network["attackers_weight"] == pytest.approx(sum(weights) / len(weights))
     assert report.network["attackers_weight"] == pytest.approx(2 / 6)
     accuracies = [report.peers[name]["accuracy"] for name in honest]
     assert report.network["accuracy"] == pytest.approx(sum(accuracies) / len(accuracies))
     name = honest[0]
     expected = sum(
-        w * (5.0 if j in simulation.attackers else simulation.peers[j].trained) for j, w in report.rows[name].items()
+        w * (5.0 if j in simulation.attackers else simulation.peers[j].trained)
+        for j, w in report.rows[name].items()
     )
     torch.testing.assert_close(simulation.peers[name].start, expected)
 
@@ -131,20 +153,27 @@ def test_a_visited_attacker_hands_back_a_bad_model_and_lies() -> None:
     honest = [name for name in simulation.names if name not in bad]
     for name in honest:  # who claims a loss of 0 gets more than anybody else
         row = report.rows[name]
-        assert min(w for j, w in row.items() if j in bad) > max(w for j, w in row.items() if j not in bad)
+        assert min(w for j, w in row.items() if j in bad) > max(
+            w for j, w in row.items() if j not in bad
+        )
 
 
 def test_a_sketch_liar_looks_like_whoever_asks_and_gains_weight() -> None:
     weights = {}
     for kind in ("label_flip", "sketch_liar"):
-        attack = {"name": kind, "fraction": 0.34} | ({"sends": "honest"} if kind == "sketch_liar" else {})
-        simulation = simulate(tiny(strategy={"name": "afind", "proxy": "grad", "tau": 1.0}, attack=attack, rounds=3))
+        attack = {"name": kind, "fraction": 0.34} | (
+            {"sends": "honest"} if kind == "sketch_liar" else {}
+        )
+        simulation = simulate(
+            tiny(strategy={"name": "afind", "proxy": "grad", "tau": 1.0}, attack=attack, rounds=3)
+        )
         reports = [simulation.round() for _ in range(3)]
         weights[kind] = reports[-1].network["attackers_weight"]
         if kind == "sketch_liar":
             honest = next(name for name in simulation.names if name not in simulation.attackers)
             seen = simulation.memories[honest]["memory"]["s"]
-            # the last card of a peer is much like its card of now, and more so than any honest peer's
+            # the last card of a peer is much like its card of now, and more so than any honest
+            # peer's
             assert min(seen[j] for j in simulation.attackers) > 0.1
     assert weights["sketch_liar"] > weights["label_flip"]
 
@@ -154,7 +183,10 @@ def test_a_run_with_liars_that_was_resumed_ends_with_the_same_bits() -> None:
     whole, half, again = simulate(config), simulate(config), simulate(config)
     rows = [whole.round().rows for _ in range(4)]
     half.round(), half.round()
-    kept = {peer: {key: value.clone() for key, value in tensors.items()} for peer, tensors in half.snapshots()}
+    kept = {
+        peer: {key: value.clone() for key, value in tensors.items()}
+        for peer, tensors in half.snapshots()
+    }
     again.restore(2, kept.__getitem__, half.memories)
     assert [again.round().rows for _ in range(2)] == rows[2:]
     for name in whole.names:
@@ -164,7 +196,9 @@ def test_a_run_with_liars_that_was_resumed_ends_with_the_same_bits() -> None:
 def test_workers_see_the_same_attack_as_one_process() -> None:
     thetas = []
     for workers in (1, 2):
-        config = tiny(attack={"name": "noise", "fraction": 0.34}, stages="krum", engine={"workers": workers})
+        config = tiny(
+            attack={"name": "noise", "fraction": 0.34}, stages="krum", engine={"workers": workers}
+        )
         with simulate(config) as simulation:
             simulation.round(), simulation.round()
             thetas.append(torch.stack([peer.start for peer in simulation.peers.values()]).clone())
@@ -179,13 +213,16 @@ def test_every_attack_runs_against_every_strategy(spec: dict[str, Any], kind: st
 
 @pytest.mark.parametrize("method", EVERY_METHOD)
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_attack_runs_against_every_method_and_all_defences_together(method: str, kind: str) -> None:
+def test_every_attack_runs_against_every_method_and_all_defences_together(
+    method: str, kind: str
+) -> None:
     layers: dict[str, Any] = {"stages": "simgate,lossgate,normclip,krum", "mixer": "median"}
     check(simulate(tiny(method=method, attack={"name": kind, "fraction": 0.34}, **layers)), 2)
 
 
 @pytest.mark.parametrize(
-    "defence", [{"stages": "lossgate"}, {"stages": "krum"}, {"mixer": "median"}, {"stages": "normclip"}]
+    "defence",
+    [{"stages": "lossgate"}, {"stages": "krum"}, {"mixer": "median"}, {"stages": "normclip"}],
 )
 def test_a_defence_bears_a_constant_model_that_ruins_plain_gossip(defence: dict[str, Any]) -> None:
     layers: dict[str, Any] = {
@@ -214,7 +251,9 @@ def test_reports_and_tables_are_of_honest_peers_and_show_what_attackers_obtain()
     assert gossip.accuracy == pytest.approx(sum(run.final().values()) / 4)
     assert gossip.attackers_weight == pytest.approx(2 / 6)
     assert comparison.lines[1].attackers_weight == 0
-    assert "attackers' weight" in (comparison.path / "report.html").read_text().replace("&#x27;", "'")
+    assert "attackers' weight" in (comparison.path / "report.html").read_text().replace(
+        "&#x27;", "'"
+    )
 
 
 def test_somebody_must_be_honest() -> None:
@@ -227,6 +266,6 @@ def test_somebody_must_be_honest() -> None:
 def test_real_peers_do_not_attack() -> None:
     with pytest.raises(ConfigError, match="attack=noise: is for `amity run`"):
         for_network(tiny(attack="noise"))
-    assert load(overrides=["attack=sign_flip", "attack.fraction=0.1"]).attack.extra.fraction == 0.1
+    assert load(overrides=["attack=sign_flip", "attack.fraction=0.1"]).attack.common.fraction == 0.1
     with pytest.raises(ConfigError, match="did you mean 'sign_flip'"):
         resolve([{"attack": "sign_flp"}])

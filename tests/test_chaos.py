@@ -1,4 +1,5 @@
-"""Real peers, real processes, real faults: nobody stops, nobody waits past a deadline, everyone catches up."""
+"""Real peers, real processes, real faults: nobody stops, nobody waits past a deadline, everyone
+catches up."""
 
 from __future__ import annotations
 
@@ -17,16 +18,16 @@ from typing import Any
 import pytest
 
 from amity.files import write_atomically
-from amity.net.collect import merge
-from amity.net.identity import Identity, expires
+from amity.lab.run import Result, run
+from amity.lab.store import read_lines
 from amity.net.node import Node
+from amity.net.ops.collect import merge
+from amity.net.ops.swarm import Swarm
+from amity.net.ops.watch import last_line
 from amity.net.options import Net
-from amity.net.roster import Member
 from amity.net.setup import read_setup
-from amity.net.swarm import Swarm
-from amity.net.watch import last_line
-from amity.run import Result, run
-from amity.store import read_lines
+from amity.net.trust.identity import Identity, expires
+from amity.net.trust.roster import Member
 from tests.conftest import resolve
 from tests.namespaces import Lab, why_not
 
@@ -69,11 +70,14 @@ class Drill:
     def until(self, condition: Callable[[], bool], seconds: float = 120) -> None:
         end = time.monotonic() + seconds
         while not condition():
-            assert time.monotonic() < end, f"stuck in round {self.front}; running {self.swarm.running}"
+            assert time.monotonic() < end, (
+                f"stuck in round {self.front}; running {self.swarm.running}"
+            )
             time.sleep(0.05)
 
     def allow(self, last: int | None, *names: str) -> None:
-        """Let these (all) train up to this round; they stand still before the next until more is allowed (None: all)."""
+        """Let these (all) train up to this round; they stand still before the next until more is
+        allowed (None: all)."""
         for name in names or self.swarm.names:
             gate = _gate(self.swarm.out, name)
             if last is None:
@@ -109,7 +113,9 @@ class Drill:
             slowest = max(r["wait"] + r["select"] for r in lines)
             assert slowest < self.swarm.net.deadline or name == self.hung, (name, slowest)
             if name not in self.disturbed and not self.split:
-                assert self.rounds_of(name) == list(range(self.swarm.config.rounds)), f"{name} missed a round"
+                assert self.rounds_of(name) == list(range(self.swarm.config.rounds)), (
+                    f"{name} missed a round"
+                )
         merge(self.swarm.out, self.swarm.config)
         return Result(self.swarm.out, self.swarm.config)
 
@@ -127,7 +133,10 @@ def _seen(out: Path, name: str) -> Path:
 
 def _note(node: Node, out: Path) -> None:
     """Write down whom a peer has a link to."""
-    names, path = " ".join(j for j in node.roster.names if node.board.alive(j, grace=0)), _seen(out, node.me)
+    names, path = (
+        " ".join(j for j in node.roster.names if node.board.alive(j, grace=0)),
+        _seen(out, node.me),
+    )
     if not path.exists() or path.read_text() != names:
         write_atomically(path, names.encode())
 
@@ -135,8 +144,8 @@ def _note(node: Node, out: Path) -> None:
 def paced(
     enter: Callable[[str], None] | None = None, seconds: float = 0.3, gates: Path | None = None
 ) -> Callable[[str], None]:
-    """In a peer's process: training takes so much longer, and waits at its gate (`Drill.allow`), so that faults fall into
-    the rounds they are meant for, whatever the machine."""
+    """In a peer's process: training takes so much longer, and waits at its gate (`Drill.allow`), so
+    that faults fall into the rounds they are meant for, whatever the machine."""
 
     def slow(name: str) -> None:
         if enter is not None:
@@ -172,7 +181,13 @@ def drill(
     lab: Lab | None = None,
     unlisted: tuple[str, ...] = (),
 ) -> Iterator[Drill]:
-    swarm = Swarm(out, settings, net, hosts=lab.hosts if lab else {}, enter=paced(lab.enter if lab else None, gates=out))
+    swarm = Swarm(
+        out,
+        settings,
+        net,
+        hosts=lab.hosts if lab else {},
+        enter=paced(lab.enter if lab else None, gates=out),
+    )
     swarm.lay_out()
     for name in unlisted:
         swarm.write_roster(swarm.roster.without(name))
@@ -199,13 +214,15 @@ def placed(where: str, full: bool) -> Iterator[Lab | None]:
 
 
 def undisturbed(settings: Any, out: Path, names: tuple[str, ...] = ()) -> float:
-    """The simulator's accuracy (of some peers): a swarm without faults has the same bits (test_parity)."""
+    """The simulator's accuracy (of some peers): a swarm without faults has the same bits
+    (test_parity)."""
     final = run(settings, out).final()
     return sum(final[name] for name in names or final) / len(names or final)
 
 
 def hardly_worse(result: Result, settings: Any, out: Path, full: bool) -> None:
-    """Within 2 points of the undisturbed run after 20 rounds; the short form has fewer, in which faults weigh more."""
+    """Within 2 points of the undisturbed run after 20 rounds; the short form has fewer, in which
+    faults weigh more."""
     assert result.accuracy > undisturbed(settings, out) - (0.02 if full else 0.05)
 
 
@@ -241,18 +258,26 @@ def test_a_peer_that_hangs_is_left_out_and_rejoins(tmp_path: Path, full: bool, w
         chaos.swarm.kill("peer-03", signal.SIGSTOP)
         before = chaos.front
         time.sleep(seconds)
-        chaos.until(lambda: chaos.front >= before + 2)  # the others go on while it hangs, however slow the machine
+        # the others go on while it hangs, however slow the machine
+        chaos.until(lambda: chaos.front >= before + 2)
         chaos.swarm.kill("peer-03", signal.SIGCONT)
         result = chaos.finish()
-        away = [e for name in ("peer-00", "peer-07") for e in chaos.events(name) if e["event"] == "late"]
+        away = [
+            e for name in ("peer-00", "peer-07") for e in chaos.events(name) if e["event"] == "late"
+        ]
     assert {e["peer"] for e in away} == {"peer-03"}, "reported, and nobody else was late"
     hardly_worse(result, settings, tmp_path / "calm", full)
 
 
 @WHERE
-def test_the_first_peer_of_the_roster_may_be_dead_from_the_start(tmp_path: Path, full: bool, where: str) -> None:
+def test_the_first_peer_of_the_roster_may_be_dead_from_the_start(
+    tmp_path: Path, full: bool, where: str
+) -> None:
     settings, net = config(20 if full else 5), Net(gather=8, deadline=12, patience=8)
-    with placed(where, full) as lab, drill(tmp_path / "swarm", settings, net, ("peer-00",), lab) as chaos:
+    with (
+        placed(where, full) as lab,
+        drill(tmp_path / "swarm", settings, net, ("peer-00",), lab) as chaos,
+    ):
         result = chaos.finish(set(chaos.swarm.names) - {"peer-00"})
         for name in chaos.swarm.names[1:]:
             late = [e for e in chaos.events(name) if e["event"] == "late"]
@@ -263,9 +288,14 @@ def test_the_first_peer_of_the_roster_may_be_dead_from_the_start(tmp_path: Path,
 
 
 @without_namespaces
-def test_two_halves_that_are_cut_apart_go_on_and_find_each_other_again(tmp_path: Path, full: bool) -> None:
+def test_two_halves_that_are_cut_apart_go_on_and_find_each_other_again(
+    tmp_path: Path, full: bool
+) -> None:
     settings = config(20 if full else 12)
-    with Lab([f"peer-{i:02d}" for i in range(8)]) as lab, drill(tmp_path / "swarm", settings, lab=lab) as chaos:
+    with (
+        Lab([f"peer-{i:02d}" for i in range(8)]) as lab,
+        drill(tmp_path / "swarm", settings, lab=lab) as chaos,
+    ):
         names = chaos.swarm.names
         half = {name: at < 4 for at, name in enumerate(names)}
         chaos.allow(1)
@@ -276,11 +306,19 @@ def test_two_halves_that_are_cut_apart_go_on_and_find_each_other_again(tmp_path:
         chaos.allow(apart + 1)
         chaos.until(lambda: chaos.at(apart, *names))
         lab.heal()
-        chaos.until(lambda: all(half[name] == half[other] or chaos.sees(name, other) for name in names for other in names))
+        chaos.until(
+            lambda: all(
+                half[name] == half[other] or chaos.sees(name, other)
+                for name in names
+                for other in names
+            )
+        )
         chaos.allow(None)
         result = chaos.finish()
         rows = {(r["peer"], r["round"]): r["row"] for r in result.edges}
-    across = {t for (peer, t), row in rows.items() for j in row if j in half and half[j] != half[peer]}
+    across = {
+        t for (peer, t), row in rows.items() for j in row if j in half and half[j] != half[peer]
+    }
     alone = [t for t in range(settings.rounds) if t not in across]
     assert len(alone) >= 2, "while the cable was cut, nobody took from the other half"
     assert max(across) >= settings.rounds - 3, "after it was healed, they do again"
@@ -289,28 +327,34 @@ def test_two_halves_that_are_cut_apart_go_on_and_find_each_other_again(tmp_path:
 
 @without_namespaces
 def test_a_peer_on_a_slow_line_does_not_hold_the_others_up(tmp_path: Path, full: bool) -> None:
-    """A model of 120 kB (short form: 60 kB): half a second for each transfer on 2 Mbit/s, and 14 of them a round."""
+    """A model of 120 kB (short form: 60 kB): half a second for each transfer on 2 Mbit/s, and 14 of
+    them a round."""
     model = {"name": "mlp", "hidden": 400 if full else 200}
     settings = config(20 if full else 3, model=model, strategy={"name": "gossip", "k": 7})
     with Lab([f"peer-{i:02d}" for i in range(8)]) as lab:
         lab.slow("peer-05", 2)
-        with drill(tmp_path / "swarm", settings, Net(gather=20, deadline=20, patience=15), lab=lab) as chaos:
+        with drill(
+            tmp_path / "swarm", settings, Net(gather=20, deadline=20, patience=15), lab=lab
+        ) as chaos:
             result = chaos.finish()
             others = [name for name in chaos.swarm.names if name != "peer-05"]
             late = [e for name in others for e in chaos.events(name) if e["event"] == "late"]
     assert {e["peer"] for e in late} <= {"peer-05"}, "nobody else is ever late"
-    assert len(late) <= 0.1 * settings.rounds * len(others), "and it itself hardly, though its line is full all the time"
+    assert len(late) <= 0.1 * settings.rounds * len(others), (
+        "and it itself hardly, though its line is full all the time"
+    )
     hardly_worse(result, settings, tmp_path / "calm", full)
 
 
 def test_an_error_in_one_peer_stays_in_that_peer(tmp_path: Path) -> None:
-    """Its training fails (a strategy of its own that raises in round 2); a full disk is the next test."""
+    """Its training fails (a strategy of its own that raises in round 2); a full disk is the next
+    test."""
     bad = tmp_path / "bad.py"
     bad.write_text(
-        "from dataclasses import dataclass\nfrom amity import Decision\nfrom amity.strategies.base import Cardless\n\n\n"
-        "@dataclass(frozen=True)\nclass Bad(Cardless):\n    def decide(self, view, row):\n"
-        "        if view.round == 2:\n            raise ZeroDivisionError('on purpose')\n"
-        "        return Decision({view.me: 1.0})\n        yield\n"
+        "from dataclasses import dataclass\nfrom amity import Decision\nfrom amity.strategies.base"
+        " import Cardless\n\n\n@dataclass(frozen=True)\nclass Bad(Cardless):\n    def decide(self,"
+        " view, row):\n        if view.round == 2:\n            raise ZeroDivisionError('on"
+        " purpose')\n        return Decision({view.me: 1.0})\n        yield\n"
     )
     settings = config(5, peers=4, strategy={"name": "gossip", "k": 3})
     swarm = Swarm(tmp_path / "swarm", settings, NET, enter=paced())
@@ -331,7 +375,9 @@ def test_an_error_in_one_peer_stays_in_that_peer(tmp_path: Path) -> None:
     assert chaos.rounds_of("peer-02") == [0, 1]
 
 
-def test_a_full_disk_stops_only_its_own_peer_which_goes_on_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_stops_only_its_own_peer_which_goes_on_when_there_is_room(
+    tmp_path: Path,
+) -> None:
     settings = config(6, peers=4)
     swarm = Swarm(tmp_path / "swarm", settings, NET)
 
@@ -359,8 +405,15 @@ def test_a_full_disk_stops_only_its_own_peer_which_goes_on_when_there_is_room(tm
         assert chaos.rounds_of(name) == list(range(6)), "nobody missed a round"
 
 
-def test_a_newcomer_takes_the_current_model_of_its_friends_and_members_come_and_go_at_run_time(tmp_path: Path) -> None:
-    settings = config(20, peers=5, strategy={"name": "afind+"}, partition={"name": "iid", "samples": 24, "test": 100})
+def test_a_newcomer_takes_the_current_model_of_its_friends_and_members_come_and_go_at_run_time(
+    tmp_path: Path,
+) -> None:
+    settings = config(
+        20,
+        peers=5,
+        strategy={"name": "afind+"},
+        partition={"name": "iid", "samples": 24, "test": 100},
+    )
     with drill(tmp_path / "swarm", settings, unlisted=("peer-04",)) as chaos:
         swarm = chaos.swarm
         chaos.disturbed.add("peer-04")
@@ -375,7 +428,8 @@ def test_a_newcomer_takes_the_current_model_of_its_friends_and_members_come_and_
         def told(name: str, why: str) -> bool:
             return any(e["event"] == "roster" and e["why"] == why for e in chaos.events(name))
 
-        chaos.allow(3)  # rosters change while everyone stands at a gate: a change of links costs nobody a round
+        # rosters change while everyone stands at a gate: a change of links costs nobody a round
+        chaos.allow(3)
         chaos.until(lambda: chaos.at(3, *old))
         swarm.write_roster(everyone)
         chaos.until(lambda: all(told(name, "added") for name in old))
@@ -385,33 +439,53 @@ def test_a_newcomer_takes_the_current_model_of_its_friends_and_members_come_and_
         chaos.until(lambda: chaos.at(9, *swarm.names))
         first = read_lines(swarm.folder("peer-04") / "state" / "edges.jsonl")[0]
         swarm.write_roster(everyone.without("peer-03"))
-        chaos.until(lambda: "peer-03" not in swarm.running and all(told(name, "removed") for name in rest))
+        chaos.until(
+            lambda: "peer-03" not in swarm.running and all(told(name, "removed") for name in rest)
+        )
         chaos.until(lambda: met(rest))
         chaos.allow(None)
         chaos.finish(set(swarm.names) - {"peer-03"})
         assert "peer-04" not in first["row"], "its own model knew nothing yet"
         assert sum(first["row"].values()) == pytest.approx(1)
-        accuracies = [r["accuracy"] for r in read_lines(swarm.folder("peer-04") / "state" / "metrics.jsonl")]
+        accuracies = [
+            r["accuracy"] for r in read_lines(swarm.folder("peer-04") / "state" / "metrics.jsonl")
+        ]
         assert accuracies[0] > 0.6, "as good as its friends from its first round on"
-        assert [e["why"] for e in chaos.events("peer-03") if e["event"] == "roster"][-1] == "removed"
-        used = [e for n in swarm.names[:3] for e in chaos.events(n) if e["event"] == "used" and e["peer"] == "peer-04"]
+        assert [e["why"] for e in chaos.events("peer-03") if e["event"] == "roster"][
+            -1
+        ] == "removed"
+        used = [
+            e
+            for n in swarm.names[:3]
+            for e in chaos.events(n)
+            if e["event"] == "used" and e["peer"] == "peer-04"
+        ]
         assert used, "and the others take from it"
 
 
-def test_a_certificate_is_renewed_while_everyone_goes_on_and_an_expired_one_shuts_out_only_its_owner(tmp_path: Path) -> None:
+def test_a_certificate_is_renewed_while_everyone_goes_on_and_an_expired_one_shuts_out_only_its_owner(
+    tmp_path: Path,
+) -> None:
     with drill(tmp_path / "swarm", config(14, peers=3)) as chaos:
         swarm = chaos.swarm
         chaos.disturbed |= {"peer-00", "peer-02"}
 
         def renewals(name: str) -> int:
-            return [e["why"] for e in chaos.events(name) if e["event"] == "certificate"].count("renewed")
+            return [e["why"] for e in chaos.events(name) if e["event"] == "certificate"].count(
+                "renewed"
+            )
 
         chaos.allow(3)
         chaos.until(lambda: chaos.front >= 1)
         swarm.certify("peer-02", "127.0.0.1", days=9 / 86400)
         chaos.until(lambda: renewals("peer-02") == 1)
         end = expires(swarm.folder("peer-02") / "identity" / "cert.pem")
-        chaos.until(lambda: datetime.now(UTC) > end and not any(chaos.sees(name, "peer-02") for name in swarm.names[:2]))
+        chaos.until(
+            lambda: (
+                datetime.now(UTC) > end
+                and not any(chaos.sees(name, "peer-02") for name in swarm.names[:2])
+            )
+        )
         chaos.allow(6)
         chaos.until(lambda: chaos.at(6, *swarm.names[:2]))
         assert not any(chaos.sees(name, "peer-02") for name in swarm.names[:2]), "shut out"
@@ -420,12 +494,15 @@ def test_a_certificate_is_renewed_while_everyone_goes_on_and_an_expired_one_shut
         swarm.certify("peer-00", "127.0.0.1", days=2)
         chaos.allow(8)
         chaos.until(lambda: renewals("peer-00") == 1)
-        chaos.until(lambda: "ends soon" in [e.get("why") for e in chaos.events("peer-00")])  # two days are few
+        # two days are few
+        chaos.until(lambda: "ends soon" in [e.get("why") for e in chaos.events("peer-00")])
         chaos.until(lambda: chaos.sees("peer-00", "peer-01") and chaos.sees("peer-01", "peer-00"))
         chaos.allow(None)
         chaos.finish()
         assert renewals("peer-00") == 1
-        assert chaos.rounds_of("peer-01") == list(range(14)), "the one with nothing to renew missed nothing"
+        assert chaos.rounds_of("peer-01") == list(range(14)), (
+            "the one with nothing to renew missed nothing"
+        )
 
 
 def test_at_its_own_pace_a_fast_peer_does_not_wait_for_a_slow_one(tmp_path: Path) -> None:
@@ -439,9 +516,14 @@ def test_at_its_own_pace_a_fast_peer_does_not_wait_for_a_slow_one(tmp_path: Path
     chaos.allow(0, "peer-03")
     try:
         swarm.start()
-        chaos.until(lambda: chaos.round_of("peer-03") == 0 and all(chaos.round_of(name) == 3 for name in fast))
+        chaos.until(
+            lambda: (
+                chaos.round_of("peer-03") == 0 and all(chaos.round_of(name) == 3 for name in fast)
+            )
+        )
         chaos.allow(7, *fast)
-        chaos.until(lambda: all(chaos.round_of(name) == 7 for name in fast))  # while peer-03 has not begun its second round
+        # while peer-03 has not begun its second round
+        chaos.until(lambda: all(chaos.round_of(name) == 7 for name in fast))
         chaos.allow(1, "peer-03")
         chaos.until(lambda: chaos.round_of("peer-03") == 1)
         chaos.allow(None)
@@ -449,10 +531,14 @@ def test_at_its_own_pace_a_fast_peer_does_not_wait_for_a_slow_one(tmp_path: Path
     finally:
         swarm.stop()
     assert swarm.failed == {}
-    ahead = {e["of_round"] for e in chaos.events("peer-03") if e["event"] == "used" and e["round"] == 1}
+    ahead = {
+        e["of_round"] for e in chaos.events("peer-03") if e["event"] == "used" and e["round"] == 1
+    }
     assert max(ahead) == 7, "the slow one takes the newest of the fast ones"
     stale = {
-        e["of_round"] for e in chaos.events("peer-00") if e["event"] == "used" and (e["peer"], e["round"]) == ("peer-03", 7)
+        e["of_round"]
+        for e in chaos.events("peer-00")
+        if e["event"] == "used" and (e["peer"], e["round"]) == ("peer-03", 7)
     }
     assert stale == {0}, "and they take its old ones, within the limit"
 
@@ -464,7 +550,8 @@ def test_what_was_disclosed_is_on_disk_before_it_leaves_and_survives_a_kill(tmp_
         chaos.kill("peer-01")
         path = chaos.swarm.folder("peer-01") / "state" / "disclosed.jsonl"
         before = path.read_bytes()
-        path.write_bytes(before + b'{"at": 1, "kind": "lo')  # torn by the crash: this answer never left
+        # torn by the crash: this answer never left
+        path.write_bytes(before + b'{"at": 1, "kind": "lo')
         chaos.swarm.start(["peer-01"])
         chaos.finish()
     after = path.read_bytes()
@@ -472,6 +559,12 @@ def test_what_was_disclosed_is_on_disk_before_it_leaves_and_survives_a_kill(tmp_
     assert len(after) > len(before)
     told = [json.loads(line) for line in after.splitlines()]
     for name in ("peer-00", "peer-02"):
-        used = {e["round"] for e in chaos.events(name) if e["event"] == "used" and e["peer"] == "peer-01"}
-        assert used <= {r["round"] for r in told if r["kind"] in ("visit", "probe") and r["to"] == name}
+        used = {
+            e["round"]
+            for e in chaos.events(name)
+            if e["event"] == "used" and e["peer"] == "peer-01"
+        }
+        assert used <= {
+            r["round"] for r in told if r["kind"] in ("visit", "probe") and r["to"] == name
+        }
     assert os.path.getsize(path) < 100_000

@@ -1,4 +1,5 @@
-"""The command line as people use it: in this process for speed, and as a real program where that matters."""
+"""The command line as people use it: in this process for speed, and as a real program where that
+matters."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from amity.lab.store import RunDir
+from amity.learn.models import models
 from amity.methods import methods
-from amity.models import models
-from amity.store import RunDir
 from amity.strategies import strategies
 from tests.conftest import Call
 
@@ -45,7 +46,9 @@ def test_run_report_export_predict_and_resume_work_together(call: Call) -> None:
 
 
 def test_compare_shows_a_table_with_references_marked(call: Call) -> None:
-    code, out, _ = call(f"compare {' '.join(SMALL)} strategies=local,gossip:k=2,oracle seeds=0 out=c")
+    code, out, _ = call(
+        f"compare {' '.join(SMALL)} strategies=local,gossip:k=2,oracle seeds=0 out=c"
+    )
     assert code == 0
     assert "oracle (reference)" in out
     assert re.search(r"gossip:k=2 +\d+\.\d +\d+\.\d", out)
@@ -57,7 +60,9 @@ def test_sweep_names_the_best_try_and_warns_of_choosing_on_the_test_set(call: Ca
     line = f"sweep {' '.join(SMALL)} strategies=local,gossip train.lr=0.01,0.1 gossip.k=2 out=s"
     code, out, _ = call(line)
     assert code == 0
-    assert re.search(r"best of gossip \(2 tries, by test accuracy, \d+\.\d %\): gossip, train\.lr=", out)
+    assert re.search(
+        r"best of gossip \(2 tries, by test accuracy, \d+\.\d %\): gossip, train\.lr=", out
+    )
     assert "chosen on the test set, which flatters" in out
 
 
@@ -78,11 +83,23 @@ def test_list_shows_every_entry_with_its_options(call: Call) -> None:
     ("line", "message"),
     [
         ("run strategy=afnd", "unknown strategy 'afnd'; did you mean 'afind'?"),
-        ("run partition=dirichlet partition.alpha=-1", "dirichlet: alpha should be greater than 0, got -1"),
-        ("run partition.classes=11", "pathological: classes must be <= 10, the number that exist, got 11"),
+        (
+            "run partition=dirichlet partition.alpha=-1",
+            "dirichlet: alpha should be greater than 0, got -1",
+        ),
+        (
+            "run partition.classes=11",
+            "pathological: classes must be <= 10, the number that exist, got 11",
+        ),
         ("run peers=5000 partition=iid", "1078 training examples for 5000 peers; use fewer peers"),
-        ("run topology=file topology.path=g.txt", "g.txt:1: unknown peer 'nobody'; peers are peer-00 to peer-19"),
-        ("run data=fashionmnist data.dir=nowhere", "were not found in nowhere; `amity data get fashionmnist` gets them"),
+        (
+            "run topology=file topology.path=g.txt",
+            "g.txt:1: unknown peer 'nobody'; peers are peer-00 to peer-19",
+        ),
+        (
+            "run data=fashionmnist data.dir=nowhere",
+            "were not found in nowhere; `amity data get fashionmnist` gets them",
+        ),
         ("run absent.toml", "absent.toml: cannot be read"),
         ("run colour=red", "unknown key 'colour'"),
         ("run model=fedavg_cnn", "images of 8x8 are too small for it; use model=mlp"),
@@ -106,8 +123,14 @@ def test_list_shows_every_entry_with_its_options(call: Call) -> None:
         ("compare strategies=afind+:paper:tuned", "gives preset twice"),
         ("compare strategies=boom.py:X", "cannot import 'boom.py' (RuntimeError: boom)"),
         ("compare strategies=exit.py:X", "cannot import 'exit.py' (SystemExit: 0)"),
-        ("compare strategy.tau=0.8", "strategy.tau: a comparison names its strategies by strategies="),
-        ("compare out=full strategies=local", "full: is not empty and holds no comparison; choose another out="),
+        (
+            "compare strategy.tau=0.8",
+            "strategy.tau: a comparison names its strategies by strategies=",
+        ),
+        (
+            "compare out=full strategies=local",
+            "full: is not empty and holds no comparison; choose another out=",
+        ),
         ("sweep strategies= train.lr=0.1,0.2", "strategies: name at least one"),
         ("sweep train.lr=0.1,0.1", "sweep: train.lr: expected different values, got 0.1, 0.1"),
         ("sweep seed=1,2", "sweep: seed is no key of the grid; use seeds="),
@@ -115,13 +138,18 @@ def test_list_shows_every_entry_with_its_options(call: Call) -> None:
         ("run topology.trace=nosuch", "nosuch: cannot be read"),
         ("run peers=99999999999999999999", "peers: should be less than or equal to 1000000"),
         ("run model.hidden=10000000000", "mlp: hidden should be less than or equal to 65536"),
-        ("run partition.samples=3", "pathological: 3 samples cannot hold 4 classes; use partition.samples>=4"),
+        (
+            "run partition.samples=3",
+            "pathological: 3 samples cannot hold 4 classes; use partition.samples>=4",
+        ),
         ("frobnicate", "No such command 'frobnicate'. (amity --help)"),
         ("run --peers=4", "No such option: --peers (amity --help)"),
         ("predict m", "Missing argument"),
     ],
 )
-def test_misuse_is_one_line_exit_2_and_leaves_nothing_behind(call: Call, line: str, message: str) -> None:
+def test_misuse_is_one_line_exit_2_and_leaves_nothing_behind(
+    call: Call, line: str, message: str
+) -> None:
     Path("g.txt").write_text("peer-00 nobody\n")
     Path("boom.py").write_text("raise RuntimeError('boom\\nsecond line')\n")
     Path("exit.py").write_text("raise SystemExit(0)\n")
@@ -133,13 +161,20 @@ def test_misuse_is_one_line_exit_2_and_leaves_nothing_behind(call: Call, line: s
     assert message in err
     assert len(err.strip().splitlines()) == 1
     assert "Traceback" not in err
-    assert {p: p.stat().st_mtime_ns for p in Path().rglob("*") if "__pycache__" not in p.parts} == before
+    assert {
+        p: p.stat().st_mtime_ns for p in Path().rglob("*") if "__pycache__" not in p.parts
+    } == before
 
 
 def program(*words: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "COLUMNS": "100"}
     return subprocess.run(
-        [sys.executable, "-m", "amity", *words], capture_output=True, text=True, env=environment, timeout=120, **kwargs
+        [sys.executable, "-m", "amity", *words],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
+        **kwargs,
     )  # type: ignore[call-overload, no-any-return]
 
 
@@ -147,7 +182,10 @@ def test_the_program_itself_says_its_version_and_answers_misuse() -> None:
     done = program("--version")
     assert done.stdout.startswith("amity 0.")
     bad = program("run", "strategy=afnd")
-    assert (bad.returncode, bad.stderr) == (2, "amity: unknown strategy 'afnd'; did you mean 'afind'?\n")
+    assert (bad.returncode, bad.stderr) == (
+        2,
+        "amity: unknown strategy 'afnd'; did you mean 'afind'?\n",
+    )
     debug = program("run", "strategy=afnd", "--debug")
     assert debug.returncode == 2
     assert "Traceback" in debug.stderr
@@ -156,7 +194,9 @@ def test_the_program_itself_says_its_version_and_answers_misuse() -> None:
 def test_a_terminal_without_our_letters_and_a_reader_that_leaves_are_no_failure() -> None:
     words = ["run", *SMALL, "strategy=gossip", "out=r"]
     plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    done = subprocess.run([sys.executable, "-m", "amity", *words], capture_output=True, env=plain, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-m", "amity", *words], capture_output=True, env=plain, timeout=120
+    )
     assert (done.returncode, done.stderr) == (0, b"")
     listing = f"{sys.executable} -m amity list | head -1; exit ${{PIPESTATUS[0]}}"
     left = subprocess.run(["bash", "-c", listing], capture_output=True, text=True, timeout=120)
@@ -187,8 +227,20 @@ def heed_ctrl_c() -> None:
 
 def test_ctrl_c_and_kill_leave_no_worker_behind_and_the_same_command_goes_on() -> None:
     small = [word for word in SMALL if not word.startswith("rounds=")]
-    words = ["compare", *small, "rounds=4000", "strategies=local,gossip", "seeds=0", "out=c", "checkpoint.every=5"]
-    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)):
+    words = [
+        "compare",
+        *small,
+        "rounds=4000",
+        "strategies=local,gossip",
+        "seeds=0",
+        "out=c",
+        "checkpoint.every=5",
+    ]
+    for number, code in (
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, -signal.SIGTERM),
+        (signal.SIGKILL, -signal.SIGKILL),
+    ):
         before, pipe = newest("c/gossip/seed-0"), subprocess.PIPE
         command = [sys.executable, "-m", "amity", *words]
         with subprocess.Popen(command, stderr=pipe, stdout=pipe, preexec_fn=heed_ctrl_c) as running:
@@ -219,8 +271,13 @@ def test_workers_run_also_when_amity_is_process_number_1_as_in_a_container() -> 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_line_of_the_readme_with_a_strategy_of_ones_own_runs(call: Call, repository: Path) -> None:
-    line = f"compare {' '.join(SMALL)} strategies=local,{repository}/examples/own_strategy.py:Nearest:k=3 seeds=0 out=c"
+def test_the_line_of_the_readme_with_a_strategy_of_ones_own_runs(
+    call: Call, repository: Path
+) -> None:
+    line = (
+        f"compare {' '.join(SMALL)}"
+        f" strategies=local,{repository}/examples/own_strategy.py:Nearest:k=3 seeds=0 out=c"
+    )
     code, out, err = call(line)
     assert (code, err) == (0, "")
     assert re.search(r"Nearest:k=3 +\d", out)
@@ -237,10 +294,14 @@ def test_bench_tells_one_json_object_a_line_and_draws_a_figure(call: Call) -> No
     code, out, err = call("bench tiny --json --repeats 1 --precision fp32 --out b")
     assert code == 0, err
     (row,) = [json.loads(line) for line in out.splitlines()]
-    keys = "workload precision samples_per_s rounds_per_s ratio_to_plain_loop gemm_share peak_mb seconds"
+    keys = (
+        "workload precision samples_per_s rounds_per_s ratio_to_plain_loop gemm_share peak_mb"
+        " seconds"
+    )
     assert set(keys.split()) <= row.keys()
     assert (row["workload"], row["precision"]) == ("tiny", "fp32")
-    assert row["ratio_to_plain_loop"] > 5  # a tenth of what it is, so that a busy machine does not fail it
+    # a tenth of what it is, so that a busy machine does not fail it
+    assert row["ratio_to_plain_loop"] > 5
     assert set(row["seconds"]) == {"train", "select", "mix", "evaluate"}
     assert Path("b/bench.png").stat().st_size > 1000
     assert json.loads(Path("b/bench.jsonl").read_text()) == row

@@ -1,4 +1,5 @@
-"""The Ray engine on two raylets of this machine: the same bits as the local one, also when a node is killed mid-run."""
+"""The Ray engine on two raylets of this machine: the same bits as the local one, also when a node
+is killed mid-run."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from ray.cluster_utils import Cluster
 import amity
 from amity.errors import AmityError
 from amity.reproduce import reproduce
-from amity.run import restored
+from amity.lab.run import restored
 from tests.conftest import tiny
 
 head = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 150 << 20}
@@ -66,17 +67,31 @@ cluster.shutdown()
 
 
 def test_two_raylets_give_the_local_bits_also_when_one_is_killed_mid_run(repository: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(repository), "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {
+        "PYTHONPATH": str(repository),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "OMP_NUM_THREADS": "1",
+    }
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment, timeout=400, check=False
+        [sys.executable, "-c", SCRIPT],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=400,
+        check=False,
     )
     assert done.stdout.strip().endswith("all the same"), done.stdout[-3000:] + done.stderr[-3000:]
 
 
 def test_without_ray_the_error_says_how_to_get_it() -> None:
     script = (
-        "import sys; sys.modules['ray'] = None; from amity.cli import main; sys.argv[1:] = ['run', 'engine=ray']; main()"
+        "import sys; sys.modules['ray'] = None; from amity.cli import main; sys.argv[1:] = ['run',"
+        " 'engine=ray']; main()"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2
-    assert "engine ray: is not installed; pip install 'amity[cluster]'" in " ".join(done.stderr.split())
+    assert "engine ray: is not installed; pip install 'amity[cluster]'" in " ".join(
+        done.stderr.split()
+    )

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import amity
-from amity.compare import parse_spec, read_comparison
 from amity.errors import ConfigError, Failure, RunDirError
-from amity.export import export, predict
-from amity.report import write_report
+from amity.lab.compare import parse_spec, read_comparison
+from amity.lab.export import export, predict
+from amity.lab.sweep import choose_tries
+from amity.show.report import write_report
 from amity.strategies.afind import Afind
 from amity.strategies.gossip import Gossip
-from amity.sweep import plan
 from tests.conftest import tiny
 from tests.test_runs import contents
 
@@ -48,7 +48,9 @@ def test_the_table_agrees_with_plain_numpy(comparison: amity.Comparison) -> None
     assert line.accuracy == pytest.approx(np.mean(finals))
     assert line.accuracy_std == pytest.approx(np.std(finals, ddof=1))
     gains = sorted(
-        run.final()[peer] - other.final()[peer] for run, other in zip(runs, alone, strict=True) for peer in run.final()
+        run.final()[peer] - other.final()[peer]
+        for run, other in zip(runs, alone, strict=True)
+        for peer in run.final()
     )
     assert line.gain == pytest.approx(np.mean(gains))
     assert line.harmed == pytest.approx(np.mean([gain < 0 for gain in gains]))
@@ -62,13 +64,21 @@ def test_repeating_a_comparison_takes_up_what_is_there(comparison: amity.Compari
     stamps = {p: p.stat().st_mtime_ns for p in comparison.path.glob("*/seed-*/checkpoint/*.json")}
     again = amity.compare(SPECS, [0, 1], tiny(), comparison.path)
     assert again.table == comparison.table
-    assert {p: p.stat().st_mtime_ns for p in comparison.path.glob("*/seed-*/checkpoint/*.json")} == stamps
+    assert {
+        p: p.stat().st_mtime_ns for p in comparison.path.glob("*/seed-*/checkpoint/*.json")
+    } == stamps
 
 
 def test_the_report_is_one_file_that_loads_nothing(comparison: amity.Comparison) -> None:
     page = (comparison.path / "report.html").read_text()
     assert page.count("<svg") == 6
-    for title in ("Accuracy by round", "Accuracy against bytes", "Who took from whom", "Neighbours taken", "The partition"):
+    for title in (
+        "Accuracy by round",
+        "Accuracy against bytes",
+        "Who took from whom",
+        "Neighbours taken",
+        "The partition",
+    ):
         assert title in page
     assert not re.search(r"""(src|href)=["'](?!#|data:)""", page.replace("xlink:href", "href"))
     assert "<script" not in page
@@ -117,11 +127,16 @@ def test_an_unfinished_comparison_can_be_read(comparison: amity.Comparison) -> N
     torn = Path("half/oracle/seed-0/rounds.jsonl")
     torn.write_bytes(torn.read_bytes()[:-30])
     read = read_comparison(Path("half"))
-    assert {label: len(runs) for label, runs in read.results.items()} == dict.fromkeys(SPECS, 2) | {"local": 1, "oracle": 1}
+    assert {label: len(runs) for label, runs in read.results.items()} == dict.fromkeys(SPECS, 2) | {
+        "local": 1,
+        "oracle": 1,
+    }
     assert write_report(Path("half")).exists()
 
 
-def test_other_strategies_join_a_comparison_and_other_configs_and_foreign_folders_are_refused() -> None:
+def test_other_strategies_join_a_comparison_and_other_configs_and_foreign_folders_are_refused() -> (
+    None
+):
     amity.compare(["local"], [0], tiny(), "c")
     amity.compare(["gossip"], [0], tiny(), "c")
     assert list(read_comparison(Path("c")).results) == ["local", "gossip"]
@@ -131,20 +146,28 @@ def test_other_strategies_join_a_comparison_and_other_configs_and_foreign_folder
     assert (Path("c") / "comparison.json").read_bytes() == before
     with pytest.raises(RunDirError, match="is not empty and holds no comparison"):
         amity.compare(["local"], [0], tiny(), "c/local/seed-0")
-    with pytest.raises(RunDirError, match="holds a comparison, not a run; repeat its command with out=c"):
+    with pytest.raises(
+        RunDirError, match="holds a comparison, not a run; repeat its command with out=c"
+    ):
         amity.resume("c")
 
 
 def test_instances_of_one_class_are_told_apart_and_keep_their_options() -> None:
     result = amity.compare([Gossip(k=1), Gossip(k=2), Afind(tau=0.8)], [0], tiny(), "c")
     assert list(result.results) == ["Gossip:k=1", "Gossip:k=2", "Afind:tau=0.8"]
-    assert [runs[0].config.strategy.label for runs in result.results.values()] == ["gossip", "gossip", "afind+:custom"]
+    assert [runs[0].config.strategy.label for runs in result.results.values()] == [
+        "gossip",
+        "gossip",
+        "afind+:custom",
+    ]
     assert [line.taken for line in result.lines][:2] == [1, 2]
 
 
 def test_labels_that_look_alike_or_like_markup_get_folders_of_their_own(repository: Path) -> None:
     Path("m.py").write_text(
-        (repository / "examples/own_strategy.py").read_text().replace("k: int = 3", "k: int = 3\n    s: str = ''")
+        (repository / "examples/own_strategy.py")
+        .read_text()
+        .replace("k: int = 3", "k: int = 3\n    s: str = ''")
     )
     specs = ["m.py:Nearest:s=a/b", "m.py:Nearest:s=a?b", "m.py:Nearest:s=[/red]"]
     result = amity.compare(specs, [0], tiny(), "c")
@@ -173,7 +196,11 @@ def test_labels_that_look_alike_or_like_markup_get_folders_of_their_own(reposito
                 "method": {"name": "ditto", "lam": 2},
             },
         ),
-        ("afind+@head", "afind+@head", {"strategy": {"name": "afind+"}, "method": {"name": "head"}}),
+        (
+            "afind+@head",
+            "afind+@head",
+            {"strategy": {"name": "afind+"}, "method": {"name": "head"}},
+        ),
     ],
 )
 def test_specs_are_read(spec: str, label: str, options: dict[str, object]) -> None:
@@ -188,8 +215,14 @@ def test_strategies_must_be_a_list_of_names_or_instances() -> None:
 
 
 def test_a_sweep_over_options_of_a_strategy_with_stages() -> None:
-    found = amity.sweep(["gossip/krum@ditto"], {"gossip.k": [1, 2]}, [0], config=tiny(rounds=1), out="s")
-    assert sorted(run.config.strategy.options["k"] for runs in found.comparison.results.values() for run in runs) == [1, 2]
+    found = amity.sweep(
+        ["gossip/krum@ditto"], {"gossip.k": [1, 2]}, [0], config=tiny(rounds=1), out="s"
+    )
+    assert sorted(
+        run.config.strategy.options["k"]
+        for runs in found.comparison.results.values()
+        for run in runs
+    ) == [1, 2]
 
 
 def test_mistakes_in_a_comparison_are_found_before_anything_runs() -> None:
@@ -209,21 +242,24 @@ def test_mistakes_in_a_comparison_are_found_before_anything_runs() -> None:
 
 def test_every_strategy_gets_the_same_number_of_tries() -> None:
     grid = {"train.lr": [0.01, 0.1], "afind+.tau": [0.2, 0.5, 0.8], "gossip.k": [1, 2]}
-    tries = plan(["gossip", "afind+", "local"], grid, 0, 0)
+    tries = choose_tries(["gossip", "afind+", "local"], grid, 0, 0)
     assert [t.strategy for t in tries] == ["gossip"] * 2 + ["afind+"] * 2 + ["local"] * 2
     assert len({t.label for t in tries}) == 6
-    assert len(plan(["gossip", "afind+"], grid, 4, 0)) == 8
+    assert len(choose_tries(["gossip", "afind+"], grid, 4, 0)) == 8
     with pytest.raises(ConfigError, match="budget=9 is more than the smallest grid has"):
-        plan(["gossip", "afind+"], grid, 9, 0)
+        choose_tries(["gossip", "afind+"], grid, 9, 0)
     with pytest.raises(ConfigError, match=r"pens.k is an option of 'pens', which is not among"):
-        plan(["gossip"], {"pens.k": [1, 2]}, 0, 0)
+        choose_tries(["gossip"], {"pens.k": [1, 2]}, 0, 0)
 
 
 def test_a_sweep_chooses_on_validation_data_where_there_is_some() -> None:
     base = tiny(partition={"validation": 0.3, "samples": 20})
     result = amity.sweep(["gossip", "local"], {"train.lr": [0.0001, 0.1]}, [0], 0, base, "s")
     assert result.chosen_on == "validation"
-    assert {name: dict(best.values)["train.lr"] for name, best in result.best.items()} == {"gossip": 0.1, "local": 0.1}
+    assert {name: dict(best.values)["train.lr"] for name, best in result.best.items()} == {
+        "gossip": 0.1,
+        "local": 0.1,
+    }
     assert (Path("s") / "report.html").exists()
 
 
@@ -234,10 +270,13 @@ def test_an_exported_model_predicts_what_the_run_measured(comparison: amity.Comp
     run = comparison.results["gossip:k=2"][0]
     folders = export(run.path, out=Path("models"))
     assert len(folders) == 6
-    from amity.run import restored
+    from amity.lab.run import restored
 
     peer = restored(run.path).peers["peer-03"]
-    x, y = peer.data.test.pixels.x[peer.data.test.index], peer.data.test.pixels.y[peer.data.test.index]
+    x, y = (
+        peer.data.test.pixels.x[peer.data.test.index],
+        peer.data.test.pixels.y[peer.data.test.index],
+    )
     np.savez("new.npz", x=x.numpy(), y=y.numpy())
     np.save("flat.npy", x.numpy()[:, 0])
     prediction = predict(Path("models/peer-03"), Path("new.npz"))

@@ -1,4 +1,5 @@
-"""The equations of AFIND+: hand-computed numbers, and the properties that must hold for all of them."""
+"""The equations of AFIND+: hand-computed numbers, and the properties that must hold for all of
+them."""
 
 from __future__ import annotations
 
@@ -11,24 +12,29 @@ from hypothesis import strategies as st
 from amity.strategies import confidence as c
 
 similarity = st.floats(-1, 1)
-tables = st.lists(similarity, min_size=1, max_size=30).map(lambda xs: {f"p{i:02d}": x for i, x in enumerate(xs)})
+tables = st.lists(similarity, min_size=1, max_size=30).map(
+    lambda xs: {f"p{i:02d}": x for i, x in enumerate(xs)}
+)
 upsilons = st.floats(0.02, 5)
 
 
 def test_p_of_three_neighbours_by_hand() -> None:
-    # s = (0.9, 0.5, -0.2), υ = 0.5: exp(1.8) = 6.04965, exp(1.0) = 2.71828, exp(-0.4) = 0.67032, sum 9.43825
+    # s = (0.9, 0.5, -0.2), υ = 0.5: exp(1.8) = 6.04965, exp(1.0) = 2.71828, exp(-0.4) = 0.67032,
+    # sum 9.43825
     p = c.softmax({"a": 0.9, "b": 0.5, "c": -0.2}, 0.5)
     assert p == pytest.approx({"a": 0.640972, "b": 0.288007, "c": 0.071022}, abs=1e-6)
 
 
 def test_mass_preserving_update_of_four_neighbours_by_hand() -> None:
-    # p = 1/4 each; C = {a, b} with s = (1, 0), υ = 1. C held 1/2; softmax(1, 0) = (e, 1)/(e + 1) = (0.731059, 0.268941)
+    # p = 1/4 each; C = {a, b} with s = (1, 0), υ = 1. C held 1/2; softmax(1, 0) = (e, 1)/(e + 1)
+    # = (0.731059, 0.268941)
     p = c.redistribute(dict.fromkeys("abcd", 0.25), {"a": 1.0, "b": 0.0}, 1.0)
     assert p == pytest.approx({"a": 0.3655293, "b": 0.1344707, "c": 0.25, "d": 0.25}, abs=1e-7)
 
 
 def test_h_and_theta_of_three_neighbours_by_hand() -> None:
-    # s = (1, 0, 0): e = (1, .5, .5), q = (.5, .25, .25), h = .5 ln 2 + 2 · .25 ln 4 = 1.5 ln 2, exp(h) = 2^1.5 = 2.828427
+    # s = (1, 0, 0): e = (1, .5, .5), q = (.5, .25, .25), h = .5 ln 2 + 2 · .25 ln 4 = 1.5 ln 2,
+    # exp(h) = 2^1.5 = 2.828427
     s = {"a": 1.0, "b": 0.0, "c": 0.0}
     assert c.entropy(s, "normalised", s) == pytest.approx(1.5 * math.log(2))
     theta, effective = c.theta_of(s, s, 0.5, "normalised")
@@ -103,7 +109,9 @@ def test_equal_similarities_at_the_very_border_are_admitted() -> None:
 
 
 @given(tables, upsilons, st.floats(0.01, 2), st.floats(1.01, 3))
-def test_theta_grows_with_tau_and_fewer_are_admitted(s: dict[str, float], upsilon: float, tau: float, factor: float) -> None:
+def test_theta_grows_with_tau_and_fewer_are_admitted(
+    s: dict[str, float], upsilon: float, tau: float, factor: float
+) -> None:
     p = c.softmax(s, upsilon)
     for threshold in ("normalised", "literal", "softmax_p", "mean", "remark"):
         low, _ = c.theta_of(s, p, tau, threshold)
@@ -113,7 +121,9 @@ def test_theta_grows_with_tau_and_fewer_are_admitted(s: dict[str, float], upsilo
 
 
 @given(tables, upsilons, st.randoms())
-def test_the_choice_does_not_depend_on_the_order_of_neighbours(s: dict[str, float], upsilon: float, random: object) -> None:
+def test_the_choice_does_not_depend_on_the_order_of_neighbours(
+    s: dict[str, float], upsilon: float, random: object
+) -> None:
     shuffled = dict(sorted(s.items(), key=lambda item: hash((item, id(random)))))
     p, q = c.softmax(s, upsilon), c.softmax(shuffled, upsilon)
     assert p == q
@@ -129,7 +139,9 @@ def test_as_printed_dissimilar_neighbours_are_all_taken_and_similar_ones_not_at_
 
 
 @given(tables, st.floats(-50, 50))
-def test_boltzmann_weights_sum_to_one_and_ignore_a_common_shift(losses: dict[str, float], shift: float) -> None:
+def test_boltzmann_weights_sum_to_one_and_ignore_a_common_shift(
+    losses: dict[str, float], shift: float
+) -> None:
     weights = c.boltzmann(losses, 1.0)
     assert math.fsum(weights.values()) == pytest.approx(1)
     assert weights == pytest.approx(c.boltzmann({j: x + shift for j, x in losses.items()}, 1.0))

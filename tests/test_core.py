@@ -10,12 +10,14 @@ from amity import Ask, Decision, Plan, Row, View, chain, spread
 from amity.core import START, Share, drive
 from amity.errors import RowError, unknown
 from amity.facts import Pull
-from amity.mixing import check_row, mix
+from amity.peer.mixing import check_row, mix
 from amity.rng import rng
 from amity.strategies.gossip import Gossip
 
 
-def a_view(me: str = "a", neighbours: tuple[str, ...] = ("b", "c"), memory: dict[str, object] | None = None) -> View:
+def a_view(
+    me: str = "a", neighbours: tuple[str, ...] = ("b", "c"), memory: dict[str, object] | None = None
+) -> View:
     return View(me, 0, 10, neighbours, 5, None, rng(0, "test"), rng(0, "common"), memory or {})
 
 
@@ -46,7 +48,9 @@ class Halve:
     def decide(self, view: View, row: Row) -> Plan:
         yield from ()
         seen = view.memory.get("seen", 0)
-        return Decision({j: w / 2 for j, w in row.items()} | {START: 0.5}, {"seen": seen + 1}, {"halved": 1.0})
+        return Decision(
+            {j: w / 2 for j, w in row.items()} | {START: 0.5}, {"seen": seen + 1}, {"halved": 1.0}
+        )
 
     def pulls(self, neighbours: int) -> float:
         return 0
@@ -117,10 +121,16 @@ def test_the_order_of_names_does_not_change_a_bit_of_the_mix() -> None:
 
 def test_randomness_is_a_pure_function_of_names() -> None:
     assert rng(1, "train", 3, "peer-01").random() == rng(1, "train", 3, "peer-01").random()
-    streams = {rng(*names).random() for names in ((1, "a", 2), (1, "a", "2"), (1, "a", 3), (2, "a", 2), (1, "b", 2))}
+    streams = {
+        rng(*names).random()
+        for names in ((1, "a", 2), (1, "a", "2"), (1, "a", 3), (2, "a", 2), (1, "b", 2))
+    }
     assert len(streams) == 5
 
 
 def test_unknown_names_come_with_the_nearest_known_one() -> None:
-    assert unknown("strategy", "afnd", ["afind", "gossip"]) == "unknown strategy 'afnd'; did you mean 'afind'?"
+    assert (
+        unknown("strategy", "afnd", ["afind", "gossip"])
+        == "unknown strategy 'afnd'; did you mean 'afind'?"
+    )
     assert unknown("x", "zzz", ["b", "a"]) == "unknown x 'zzz'; known: a, b"

@@ -1,4 +1,5 @@
-"""deploy/: the page is run as it stands, on loopback; units, images and alerts are checked as far as one machine can."""
+"""deploy/: the page is run as it stands, on loopback; units, images and alerts are checked as far
+as one machine can."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ import pytest
 import yaml
 
 from amity import cli
-from amity.net.swarm import free_ports
-from amity.simulate.crew import die_with
+from amity.net.ops.swarm import free_ports
+from amity.processes import die_with
 from tests.conftest import Call
 
 THREE = ("hospital-a", "hospital-b", "hospital-c")
@@ -31,7 +32,7 @@ PATIENCE = 60.0
 SECRETS = re.compile(r"key\.pem|PRIVATE|password|token|secret", re.IGNORECASE)
 
 
-# -- the page ----------------------------------------------------------------------------------------------------------
+# -- the page --------------------------------------------------------------------------------------
 
 
 def life(words: list[str], log: Path, parent: int) -> None:
@@ -40,7 +41,10 @@ def life(words: list[str], log: Path, parent: int) -> None:
     target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(target, stream)
-    sys.stdout, sys.stderr = os.fdopen(os.dup(1), "w", buffering=1), os.fdopen(os.dup(2), "w", buffering=1)
+    sys.stdout, sys.stderr = (
+        os.fdopen(os.dup(1), "w", buffering=1),
+        os.fdopen(os.dup(2), "w", buffering=1),
+    )
     sys.argv, code = ["amity", *words], 1
     try:
         cli.main()
@@ -52,15 +56,23 @@ def life(words: list[str], log: Path, parent: int) -> None:
 
 
 class Page:
-    """Runs the `sh` blocks of a page: on loopback, with one free port, and each peer with metrics of its own."""
+    """Runs the `sh` blocks of a page: on loopback, with one free port, and each peer with metrics
+    of its own."""
 
     def __init__(self, text: str, call: Call) -> None:
         self._call, self.port = call, free_ports(1)[0]
         self.metrics = dict(
-            zip(("hospital-a", "hospital-b", "hospital-c", "hospital-d", "relay"), free_ports(5), strict=True)
+            zip(
+                ("hospital-a", "hospital-b", "hospital-c", "hospital-d", "relay"),
+                free_ports(5),
+                strict=True,
+            )
         )
         text = text.replace("10.0.0.", "127.0.0.").replace("7447", str(self.port))
-        self.blocks = [block.strip().splitlines() for block in re.findall(r"^```sh\n(.*?)^```", text, re.S | re.M)]
+        self.blocks = [
+            block.strip().splitlines()
+            for block in re.findall(r"^```sh\n(.*?)^```", text, re.S | re.M)
+        ]
         self.processes: dict[str, Any] = {}
         self.said = ""
 
@@ -71,11 +83,18 @@ class Page:
                 subprocess.run(["bash", "-euc", line], check=True)
             elif line.endswith("&"):
                 log = Path(f"{words[-1]}.log")
-                process = multiprocessing.get_context("fork").Process(target=life, args=(words[1:], log, os.getpid()))
+                process = multiprocessing.get_context("fork").Process(
+                    target=life, args=(words[1:], log, os.getpid())
+                )
                 process.start()
                 self.processes[words[-1]] = process
-            elif words[1:3] == ["peer", "check"]:  # opens a network, so not in this process, which forks
-                done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False)
+            elif words[1:3] == [
+                "peer",
+                "check",
+            ]:  # opens a network, so not in this process, which forks
+                done = subprocess.run(
+                    [sys.executable, "-m", *words], capture_output=True, text=True, check=False
+                )
                 self.said = done.stdout + done.stderr
             else:
                 code, out, error = self._call(" ".join(words[1:]))
@@ -94,7 +113,9 @@ class Page:
     def log(self, name: str, event: str) -> list[dict[str, Any]]:
         path = Path(name) / "state" / "audit.jsonl"
         whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
-        return [record for record in map(json.loads, whole.splitlines()) if record["event"] == event]
+        return [
+            record for record in map(json.loads, whole.splitlines()) if record["event"] == event
+        ]
 
     def used(self, name: str) -> set[str]:
         return {record["peer"] for record in self.log(name, "used")}
@@ -131,7 +152,9 @@ def exprs(repository: Path) -> str:
     return "\n".join(rule["expr"] for group in rules["groups"] for rule in group["rules"])
 
 
-def test_the_page_leads_from_nothing_to_three_hospitals_and_through_changes_of_members(page: Page, repository: Path) -> None:
+def test_the_page_leads_from_nothing_to_three_hospitals_and_through_changes_of_members(
+    page: Page, repository: Path
+) -> None:
     authority, keys, signing, roster, check, start, renewal, joining, removal = page.blocks
     for block in (authority, keys, signing, roster, check):
         page.run(block)
@@ -142,7 +165,9 @@ def test_the_page_leads_from_nothing_to_three_hospitals_and_through_changes_of_m
     }  # fmt: skip
     page.run(start)
     until(lambda: all(page.used(name) for name in THREE))
-    with urllib.request.urlopen(f"http://127.0.0.1:{page.metrics['hospital-a']}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(
+        f"http://127.0.0.1:{page.metrics['hospital-a']}/metrics", timeout=5
+    ) as answer:
         shown = answer.read().decode()
     wanted = set(re.findall(r"\bamity_\w+", exprs(repository)))
     assert wanted
@@ -153,16 +178,26 @@ def test_the_page_leads_from_nothing_to_three_hospitals_and_through_changes_of_m
     until(lambda: [r for r in page.log("hospital-a", "certificate") if r["why"] == "renewed"])
 
     page.run(joining)
-    until(lambda: page.used("hospital-d") and any("hospital-d" in page.used(name) for name in THREE))
+    until(
+        lambda: page.used("hospital-d") and any("hospital-d" in page.used(name) for name in THREE)
+    )
 
     page.run(removal)
     until(lambda: not page.processes["hospital-c"].is_alive())
     for name in ("hospital-a", "hospital-b", "hospital-d"):
-        until(lambda name=name: [r for r in page.log(name, "roster") if (r["peer"], r["why"]) == ("hospital-c", "removed")])
+        until(
+            lambda name=name: [
+                r
+                for r in page.log(name, "roster")
+                if (r["peer"], r["why"]) == ("hospital-c", "removed")
+            ]
+        )
         assert page.processes[name].is_alive()
     page.stop()
     codes = {name: process.exitcode for name, process in page.processes.items()}
-    assert codes == dict.fromkeys((*THREE, "hospital-d", "relay"), 0), [p.read_text() for p in Path().glob("*.log")]
+    assert codes == dict.fromkeys((*THREE, "hospital-d", "relay"), 0), [
+        p.read_text() for p in Path().glob("*.log")
+    ]
     for name in ("hospital-a", "hospital-b", "hospital-d"):
         assert {r["why"] for r in page.log(name, "error")} == set()
     for file in ("audit.jsonl", "disclosed.jsonl", "metrics.jsonl", "edges.jsonl"):
@@ -175,14 +210,17 @@ def test_links_and_files_of_the_page_exist(repository: Path) -> None:
         assert (repository / "deploy" / target).exists(), target
 
 
-# -- systemd -----------------------------------------------------------------------------------------------------------
+# -- systemd ---------------------------------------------------------------------------------------
 
 
 def needs(program: str, *probe: str) -> None:
     """Skip, and say so, where a program is not there or cannot do what is asked."""
     if shutil.which(program) is None:
         pytest.skip(f"no {program} on this machine")
-    if probe and subprocess.run([program, *probe], capture_output=True, check=False).returncode != 0:
+    if (
+        probe
+        and subprocess.run([program, *probe], capture_output=True, check=False).returncode != 0
+    ):
         pytest.skip(f"`{program} {' '.join(probe)}` does not work on this machine")
 
 
@@ -197,7 +235,9 @@ def unit(repository: Path, tmp_path: Path) -> Path:
 
 def test_systemd_takes_the_unit(unit: Path) -> None:
     needs("systemd-analyze")
-    done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -208,7 +248,7 @@ def test_the_unit_exposes_little(unit: Path) -> None:
     assert done.returncode == 0, done.stdout[-300:]
 
 
-# -- every command is one --------------------------------------------------------------------------------------------------
+# -- every command is one --------------------------------------------------------------------------
 
 
 def commands(repository: Path) -> Iterator[list[str]]:
@@ -231,7 +271,7 @@ def test_every_command_is_one_of_amity(repository: Path, call: Call) -> None:
         assert "DIR" in out
 
 
-# -- Docker --------------------------------------------------------------------------------------------------------------
+# -- Docker ----------------------------------------------------------------------------------------
 
 
 def instructions(repository: Path) -> dict[str, Any]:
@@ -245,7 +285,9 @@ def instructions(repository: Path) -> dict[str, Any]:
 
 
 def compose(repository: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((repository / "deploy" / "docker" / "compose.yaml").read_text())
+    found: dict[str, Any] = yaml.safe_load(
+        (repository / "deploy" / "docker" / "compose.yaml").read_text()
+    )
     return found
 
 
@@ -260,7 +302,11 @@ def test_the_image_runs_as_nobody_special_and_holds_no_secret(repository: Path) 
     ignored = (docker / "Dockerfile.dockerignore").read_text().split("\n")
     allowed = {line[1:] for line in ignored if line.startswith("!")}
     assert "*" in ignored
-    copied = {word for line in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.M) for word in line.split()}
+    copied = {
+        word
+        for line in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.M)
+        for word in line.split()
+    }
     assert copied == allowed
     assert all((repository / name).exists() for name in copied)
     assert "'.[peers]'" in text
@@ -297,17 +343,23 @@ def test_docker_takes_the_dockerfile(repository: Path) -> None:
     subprocess.run(["docker", "build", "--check", "-f", str(file), str(repository)], check=True)
 
 
-# -- Prometheus ----------------------------------------------------------------------------------------------------------
+# -- Prometheus ------------------------------------------------------------------------------------
 
 
 def test_alerts_speak_of_events_that_happen(repository: Path) -> None:
     text = exprs(repository)
-    sources = "".join(path.read_text() for path in (repository / "src" / "amity" / "net").glob("*.py"))
+    sources = "".join(
+        path.read_text() for path in (repository / "src" / "amity" / "net").glob("*.py")
+    )
     for event in set(re.findall(r'event="(\w+)"', text)):
         assert f'audit("{event}"' in sources
     scrape = yaml.safe_load((repository / "deploy/prometheus/scrape.yaml").read_text())
-    assert set(re.findall(r'job="(\w+)"', text)) == {one["job_name"] for one in scrape["scrape_configs"]}
-    for group in yaml.safe_load((repository / "deploy/prometheus/alerts.yaml").read_text())["groups"]:
+    assert set(re.findall(r'job="(\w+)"', text)) == {
+        one["job_name"] for one in scrape["scrape_configs"]
+    }
+    for group in yaml.safe_load((repository / "deploy/prometheus/alerts.yaml").read_text())[
+        "groups"
+    ]:
         for rule in group["rules"]:
             assert set(rule) <= {"alert", "expr", "for", "annotations"}
             assert rule["expr"].count("(") == rule["expr"].count(")")

@@ -59,8 +59,11 @@ def test_rows_and_memory_stay_valid(spec: dict[str, Any], method: str, trouble: 
     rows = check(simulation)
     alone = trouble in ("all answers lost", "one peer", "no neighbours")
     if alone and spec["name"] != "fedavg":
-        harmful = [{START: 1.0}] if spec["name"] == "fomo" else []  # it may find its own training so
-        assert all(row in ({name: 1.0}, *harmful) for report in rows for name, row in report.items())
+        # it may find its own training so
+        harmful = [{START: 1.0}] if spec["name"] == "fomo" else []
+        assert all(
+            row in ({name: 1.0}, *harmful) for report in rows for name, row in report.items()
+        )
 
 
 @every_method
@@ -74,7 +77,9 @@ def test_every_proxy_works_also_with_half_of_the_peers_offline(proxy: str, metho
 
 @every_strategy
 @every_method
-def test_the_order_in_which_peers_are_handled_changes_no_bit(spec: dict[str, Any], method: str) -> None:
+def test_the_order_in_which_peers_are_handled_changes_no_bit(
+    spec: dict[str, Any], method: str
+) -> None:
     config = tiny(strategy=spec, method={"name": method}, eval={"gradients_every": 0})
     forwards, backwards = simulate(config), simulate(config)
     backwards.names, backwards.units = backwards.names[::-1], backwards.units[::-1]
@@ -86,8 +91,11 @@ def test_the_order_in_which_peers_are_handled_changes_no_bit(spec: dict[str, Any
 
 
 @every_strategy
-def test_a_permutation_of_peers_gives_the_permuted_result(spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rename the peers; data and randomness follow the peer, not the name. (With 5 neighbours and k = 10 nobody samples.)"""
+def test_a_permutation_of_peers_gives_the_permuted_result(
+    spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rename the peers; data and randomness follow the peer, not the name. (With 5 neighbours and k
+    = 10 nobody samples.)"""
     config = tiny(strategy=spec)
     plain = simulate(config)
     reports = [plain.round() for _ in range(3)]
@@ -97,9 +105,11 @@ def test_a_permutation_of_peers_gives_the_permuted_result(spec: dict[str, Any], 
     old_name = {new: old for old, new in new_name.items()}
 
     def follow(seed: int, *parts: str | int) -> np.random.Generator:
-        return real_rng(seed, *(old_name.get(part, part) if isinstance(part, str) else part for part in parts))
+        return real_rng(
+            seed, *(old_name.get(part, part) if isinstance(part, str) else part for part in parts)
+        )
 
-    monkeypatch.setattr("amity.peer.rng", follow)
+    monkeypatch.setattr("amity.peer.peer.rng", follow)
     renamed = simulate(config)
     for old, new in new_name.items():
         renamed.peers[new].data = plain.peers[old].data
@@ -156,7 +166,8 @@ def test_the_personal_head_is_never_sent_and_never_moved_by_mixing() -> None:
         assert peer.share.mask is not None
         assert not peer.share.mask[head].any()
         assert not peer.share.theta[head].any()
-        assert peer.share.nbytes == 4 * head.start + (head.stop + 7) // 8  # the numbers, and the mask by bits
+        # the numbers, and the mask by bits
+        assert peer.share.nbytes == 4 * head.start + (head.stop + 7) // 8
         assert torch.equal(peer.start[head], peer.trained[head])
 
 
@@ -166,6 +177,8 @@ def test_a_plan_may_not_read_labels_unless_it_is_a_reference() -> None:
 
     simulation = simulate(tiny(strategy={"name": "gossip"}))
     near = ("peer-01",)
-    desk = Desk(simulation.seats["peer-00"], near, simulation.seats, simulation.network, simulation.strategy)
+    desk = Desk(
+        simulation.seats["peer-00"], near, simulation.seats, simulation.network, simulation.strategy
+    )
     with pytest.raises(TypeError, match="references only"):
         desk.open(core.Ask(Labels(), ("peer-01",)))

@@ -54,7 +54,12 @@ class Server:
     url: str = ""
 
     def dataset(self) -> Published:
-        return Published("toy", ("toy-bin",), FILES, (Download(f"{self.url}/toy.tar.gz", md5(ARCHIVE), "toy-bin"),))
+        return Published(
+            "toy",
+            ("toy-bin",),
+            FILES,
+            (Download(f"{self.url}/toy.tar.gz", md5(ARCHIVE), "toy-bin"),),
+        )
 
 
 def handler_for(server: Server) -> type[BaseHTTPRequestHandler]:
@@ -72,7 +77,11 @@ def handler_for(server: Server) -> type[BaseHTTPRequestHandler]:
                 data = b"<html>please log in</html>"
             if server.mood == "empty":
                 data = b""
-            start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and server.mood != "no ranges" else 0
+            start = (
+                int(wanted.removeprefix("bytes=").rstrip("-"))
+                if wanted and server.mood != "no ranges"
+                else 0
+            )
             if start > len(data):
                 self.send_error(416)
                 return
@@ -121,7 +130,9 @@ def whole(root: Path, dataset: Published) -> bool:
 
 def leftovers(root: Path) -> list[str]:
     return sorted(
-        p.name for p in root.rglob("*") if p.is_file() and not p.name.startswith(".") and p.parent.name != "toy-bin"
+        p.name
+        for p in root.rglob("*")
+        if p.is_file() and not p.name.startswith(".") and p.parent.name != "toy-bin"
     )
 
 
@@ -188,7 +199,9 @@ def test_a_part_of_something_else_is_thrown_away(server: Server) -> None:
         ("always cut", "download broke off"),
     ],
 )
-def test_what_cannot_be_had_is_said_and_never_looks_complete(server: Server, mood: str, message: str) -> None:
+def test_what_cannot_be_had_is_said_and_never_looks_complete(
+    server: Server, mood: str, message: str
+) -> None:
     server.mood = mood
     with pytest.raises(Failure, match=message):
         get(server.dataset(), Path("d"), **QUICK)
@@ -200,13 +213,20 @@ def test_what_cannot_be_had_is_said_and_never_looks_complete(server: Server, moo
 
 
 def test_no_server_at_all_is_a_failure_in_one_line() -> None:
-    dataset = Published("toy", ("t",), FILES, (Download("http://127.0.0.1:9/toy.tar.gz", "0" * 32, "t"),))
+    dataset = Published(
+        "toy", ("t",), FILES, (Download("http://127.0.0.1:9/toy.tar.gz", "0" * 32, "t"),)
+    )
     with pytest.raises(Failure, match="download broke off"):
         get(dataset, Path("d"), **QUICK)
 
 
 def test_a_mirror_can_be_named(server: Server) -> None:
-    elsewhere = Published("toy", ("toy-bin",), FILES, (Download("http://127.0.0.1:9/toy.tar.gz", md5(ARCHIVE), "toy-bin"),))
+    elsewhere = Published(
+        "toy",
+        ("toy-bin",),
+        FILES,
+        (Download("http://127.0.0.1:9/toy.tar.gz", md5(ARCHIVE), "toy-bin"),),
+    )
     get(elsewhere, Path("d"), mirror=server.url, **QUICK)
     assert whole(Path("d"), elsewhere)
 
@@ -227,7 +247,9 @@ def test_damaged_files_are_refused_and_replaced(server: Server) -> None:
 def test_single_packed_files_are_fetched_and_damaged_ones_replaced(server: Server) -> None:
     packed = {f"{name}.gz": gzip.compress(data) for name, data in CONTENT.items()}
     server.files = packed
-    downloads = tuple(Download(f"{server.url}/{name}", md5(data), "raw") for name, data in packed.items())
+    downloads = tuple(
+        Download(f"{server.url}/{name}", md5(data), "raw") for name, data in packed.items()
+    )
     dataset = Published("toy", ("raw",), FILES, downloads)
     get(dataset, Path("d"), **QUICK)
     assert whole(Path("d"), dataset)
@@ -258,7 +280,9 @@ def test_two_processes_at_once_fetch_it_once(server: Server) -> None:
 def test_a_full_disk_keeps_what_arrived_and_never_looks_complete(server: Server) -> None:
     disk = Path("disk")
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", disk], capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", disk], capture_output=True
+    ).returncode:
         pytest.skip("this machine does not let us mount a small disk")
     try:
         with pytest.raises(StorageError, match="No space left on device"):

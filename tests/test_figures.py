@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amity.compare import DEFAULT_STRATEGIES
-from amity.figures import OTHERS, STRATEGIES, styles
+from amity.lab.compare import DEFAULT_STRATEGIES
+from amity.show.figures import OTHERS, STRATEGIES, styles
 
 
 def test_a_strategy_has_its_colour_whatever_it_is_called_and_whoever_else_is_there() -> None:
@@ -11,13 +11,19 @@ def test_a_strategy_has_its_colour_whatever_it_is_called_and_whoever_else_is_the
     assert alone == {"color": STRATEGIES["gossip"], "linestyle": "-"}
     crowd = styles(["mine.py:X", "afind+:paper", "gossip:k=5", "AFIND+ (paper)", "PENS"])
     assert crowd["gossip:k=5"] == alone
-    assert crowd["afind+:paper"]["color"] == crowd["AFIND+ (paper)"]["color"] == STRATEGIES["afind+"]
+    assert (
+        crowd["afind+:paper"]["color"] == crowd["AFIND+ (paper)"]["color"] == STRATEGIES["afind+"]
+    )
     assert crowd["mine.py:X"]["color"] in OTHERS
     assert not set(OTHERS) & set(STRATEGIES.values())
 
 
 def test_no_two_lines_of_a_picture_look_alike() -> None:
-    for labels in (DEFAULT_STRATEGIES, ["Gossip", "i", "i+ii", "i+ii+iii", "blind"], [f"gossip:k={k}" for k in range(4)]):
+    for labels in (
+        DEFAULT_STRATEGIES,
+        ["Gossip", "i", "i+ii", "i+ii+iii", "blind"],
+        [f"gossip:k={k}" for k in range(4)],
+    ):
         looks = [tuple(sorted(look.items())) for look in styles(labels).values()]
         assert len(set(looks)) == len(labels)
     assert styles(DEFAULT_STRATEGIES)["afind+:tuned"]["linestyle"] == "-"

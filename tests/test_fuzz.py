@@ -1,7 +1,9 @@
-"""Hostile bytes into each layer of the decoder. Whatever comes is refused, or is a value that is in order.
+"""Hostile bytes into each layer of the decoder. Whatever comes is refused, or is a value that is in
+order.
 
-A member signs what it mutates, so that the fuzzer gets past the signature. Cases are functions of (layer, seed, number): a
-failure says which one it was, and `attack(layer, seed, number)` makes it again.
+A member signs what it mutates, so that the fuzzer gets past the signature. Cases are functions of
+(layer, seed, number): a failure says which one it was, and `attack(layer, seed, number)` makes it
+again.
 """
 
 from __future__ import annotations
@@ -38,7 +40,20 @@ from amity.net.wire import (
     frame,
     unframe,
 )
-from tests.test_wire import ALL_KINDS, BEN, DATA, FORMATS, SCHEMA, STAMP, Array, by_hand, expect, fields_of, receive, sign
+from tests.test_wire import (
+    ALL_KINDS,
+    BEN,
+    DATA,
+    FORMATS,
+    SCHEMA,
+    STAMP,
+    Array,
+    by_hand,
+    expect,
+    fields_of,
+    receive,
+    sign,
+)
 
 SEEDS = 10
 QUICK, FULL = 100, 25_000
@@ -74,15 +89,21 @@ def make_bases() -> list[Base]:
     for kind in ALL_KINDS:
         for masked in (False, True):
             for format in FORMATS if kind in ("share", "start", "visit") else FORMATS[:1]:
-                schema = replace(SCHEMA, size=SIZE, masked=masked, sketch=16, probe=12, max_norm=MAX_NORM)
+                schema = replace(
+                    SCHEMA, size=SIZE, masked=masked, sketch=16, probe=12, max_norm=MAX_NORM
+                )
                 body = b""
                 if kind in ("card", "probe"):
                     body = encode_sketch(numbers(16 if kind == "card" else 12))
                 elif kind not in ("ask", "answer"):
                     mask = torch.from_numpy(draw.random(SIZE) < 0.5) if masked else None
                     share = Share(numbers(SIZE), mask)
-                    body = encode_share(share, format, draw, numbers(12) if kind == "visit" else None)
-                head = STAMP.seal(kind, 3, body, to="ann", re="ab", format=format, data=DATA[kind], nonce="0f")
+                    body = encode_share(
+                        share, format, draw, numbers(12) if kind == "visit" else None
+                    )
+                head = STAMP.seal(
+                    kind, 3, body, to="ann", re="ab", format=format, data=DATA[kind], nonce="0f"
+                )
                 found.append(Base(kind, fields_of(head), body, schema))
     return found
 
@@ -130,15 +151,60 @@ def torn(draw: Random, data: bytes) -> bytes:
     return bytes(out)
 
 
-RAW = ("1e400", "-1e400", "-0", "-0.0", "1E5", "NaN", "-Infinity", '"\\ud800"', '"\\u0000"', "1" * 3000, "01", "", "tru")
-WORDS = ("", "ann", "ben", "eve", "trial", "0" * 64, "f" * 65, "ä", "\0", "\u202e", "😀" * 20, "x" * 3000, "\ud800", "../x")
-NUMBERS = (0, 1, -1, 3, 2**31, 2**31 + 1, 2**53, 2**53 + 1, 2**63, 2**64, 10**400, 10**3800, -(10**20))
+RAW = (
+    "1e400",
+    "-1e400",
+    "-0",
+    "-0.0",
+    "1E5",
+    "NaN",
+    "-Infinity",
+    '"\\ud800"',
+    '"\\u0000"',
+    "1" * 3000,
+    "01",
+    "",
+    "tru",
+)
+WORDS = (
+    "",
+    "ann",
+    "ben",
+    "eve",
+    "trial",
+    "0" * 64,
+    "f" * 65,
+    "ä",
+    "\0",
+    "\u202e",
+    "😀" * 20,
+    "x" * 3000,
+    "\ud800",
+    "../x",
+)
+NUMBERS = (
+    0,
+    1,
+    -1,
+    3,
+    2**31,
+    2**31 + 1,
+    2**53,
+    2**53 + 1,
+    2**63,
+    2**64,
+    10**400,
+    10**3800,
+    -(10**20),
+)
 FLOATS = (0.0, -0.0, 0.5, 3.0, 1e308, -1e308, 5e-324, math.nan, math.inf, -math.inf)
 
 
 def deep(draw: Random) -> str:
     depth = draw.choice((2, 50, 190, 210, 900, 1500))
-    return "@" + draw.choice(("[" * depth + "]" * depth, '{"a":' * (depth // 2) + "1" + "}" * (depth // 2), "[" * depth))
+    return "@" + draw.choice(
+        ("[" * depth + "]" * depth, '{"a":' * (depth // 2) + "1" + "}" * (depth // 2), "[" * depth)
+    )
 
 
 def anything(draw: Random, depth: int = 0) -> Any:
@@ -155,17 +221,26 @@ def anything(draw: Random, depth: int = 0) -> Any:
         case 6:
             return "@" + draw.choice(RAW)
         case 7:
-            return deep(draw) if draw.random() < 0.5 else "".join(chr(draw.randrange(1, 0xD7FF)) for _ in range(5))
+            return (
+                deep(draw)
+                if draw.random() < 0.5
+                else "".join(chr(draw.randrange(1, 0xD7FF)) for _ in range(5))
+            )
         case 8 | 9:
             return [anything(draw, depth + 1) for _ in range(draw.randrange(4))]
         case _:
-            return {str(draw.choice(WORDS))[:20]: anything(draw, depth + 1) for _ in range(draw.randrange(4))}
+            return {
+                str(draw.choice(WORDS))[:20]: anything(draw, depth + 1)
+                for _ in range(draw.randrange(4))
+            }
 
 
 def text_of(value: Any) -> bytes:
     """JSON, with the raw text that `anything` asks for in its place, whether it is JSON or not."""
     text = json.dumps(value)
-    return re.sub(r'"@((?:[^"\\]|\\.)*)"', lambda found: json.loads(f'"{found[1]}"'), text).encode("utf-8", "replace")
+    return re.sub(r'"@((?:[^"\\]|\\.)*)"', lambda found: json.loads(f'"{found[1]}"'), text).encode(
+        "utf-8", "replace"
+    )
 
 
 def near(draw: Random, value: Any) -> Any:
@@ -175,12 +250,45 @@ def near(draw: Random, value: Any) -> Any:
     if isinstance(value, float):
         return draw.choice((-value, "@NaN", "@1e400", "@-Infinity", 10**400, str(value), True, 1))
     if isinstance(value, int):
-        return draw.choice((value + 1, -value, f"@{value}.0", bool(value), str(value), [value], value + 2**32, "@-0"))
+        return draw.choice(
+            (
+                value + 1,
+                -value,
+                f"@{value}.0",
+                bool(value),
+                str(value),
+                [value],
+                value + 2**32,
+                "@-0",
+            )
+        )
     if isinstance(value, str):
-        return draw.choice((value.upper(), value + "\n", value + "\0", value[1:], value * 2, [value], "@" + value, ""))
+        return draw.choice(
+            (
+                value.upper(),
+                value + "\n",
+                value + "\0",
+                value[1:],
+                value * 2,
+                [value],
+                "@" + value,
+                "",
+            )
+        )
     if isinstance(value, list):
         inside = [near(draw, one) for one in value]
-        return draw.choice((value[::-1], value * 2, value[:1], [], [*value, 0], inside, inside, dict.fromkeys("ab")))
+        return draw.choice(
+            (
+                value[::-1],
+                value * 2,
+                value[:1],
+                [],
+                [*value, 0],
+                inside,
+                inside,
+                dict.fromkeys("ab"),
+            )
+        )
     if isinstance(value, dict) and value:
         key = draw.choice(sorted(value))
         return value | {key: near(draw, value[key])}
@@ -188,7 +296,8 @@ def near(draw: Random, value: Any) -> Any:
 
 
 def changed(draw: Random, table: dict[str, Any]) -> dict[str, Any]:
-    """A table with one key changed, taken away, renamed or put in; sometimes in a table within it."""
+    """A table with one key changed, taken away, renamed or put in; sometimes in a table within
+    it."""
     out = dict(table)
     key = draw.choice(sorted(out) or [""])
     match draw.randrange(8):
@@ -221,7 +330,10 @@ def bytes_layer(draw: Random) -> Attack:
         case 0:
             data = draw.randbytes(draw.randrange(400))
         case 1:
-            signed, said = draw.choice((0, 70, 128, 129, 2**16 - 1)), draw.choice((0, 1, 300, 4096, 4097, 2**32 - 1))
+            signed, said = (
+                draw.choice((0, 70, 128, 129, 2**16 - 1)),
+                draw.choice((0, 1, 300, 4096, 4097, 2**32 - 1)),
+            )
             sizes = signed.to_bytes(2, "big") + said.to_bytes(4, "big")
             data = MAGIC + sizes + draw.randbytes(draw.randrange(5000))
         case 2 | 3:
@@ -232,7 +344,14 @@ def bytes_layer(draw: Random) -> Attack:
             data = sign(torn(draw, text)) + base.body
         case 6:  # spaces where JSON lets them pass
             parts = re.split(rb"(?<=[,:]) ", text)
-            data = sign(b"".join(part + draw.choice((b"", b" ", b"\n", b"\t", b"\r\n  ")) for part in parts)) + base.body
+            data = (
+                sign(
+                    b"".join(
+                        part + draw.choice((b"", b" ", b"\n", b"\t", b"\r\n  ")) for part in parts
+                    )
+                )
+                + base.body
+            )
         case _:
             signature = draw.choice((b"", BEN.sign(b"other"), draw.randbytes(70), bytes(128)))
             data = frame(signature, text) + base.body
@@ -253,7 +372,10 @@ def manifest_layer(draw: Random) -> Attack:
             fields = changed(draw, fields)
     text = text_of(fields)
     if draw.random() < 0.05:  # a key twice: the last one counts
-        text = text[:-1] + b', "%s": %s}' % (draw.choice(sorted(base.fields)).encode(), text_of(anything(draw)))
+        text = text[:-1] + b', "%s": %s}' % (
+            draw.choice(sorted(base.fields)).encode(),
+            text_of(anything(draw)),
+        )
     return Attack(sign(text) + base.body, base.want)
 
 
@@ -267,7 +389,8 @@ def with_header(header: bytes, data: bytes, length: int | None = None) -> bytes:
 
 
 def body_layer(draw: Random) -> Attack:
-    """Bytes of the body, or its header as JSON; length and SHA-256 are right again, and so is the signature."""
+    """Bytes of the body, or its header as JSON; length and SHA-256 are right again, and so is the
+    signature."""
     base = draw.choice(WITH_BODY)
     header, data = header_of(base.body)
     text = json.dumps(header).encode()
@@ -281,27 +404,55 @@ def body_layer(draw: Random) -> Attack:
         case 4:  # only numbers change, not their count
             numbers = bytearray(data)
             for _ in range(draw.randrange(1, 6)):
-                numbers[draw.randrange(len(numbers))] = draw.choice((0, 0x7F, 0x80, 0xFF, draw.randrange(256)))
+                numbers[draw.randrange(len(numbers))] = draw.choice(
+                    (0, 0x7F, 0x80, 0xFF, draw.randrange(256))
+                )
             body = with_header(text, bytes(numbers))
         case 5:
-            wrong = (0, 1, 7, len(text) - 1, len(text) + 1, 4096, 4097, len(base.body), 2**31, 2**63, 2**64 - 1)
+            wrong = (
+                0,
+                1,
+                7,
+                len(text) - 1,
+                len(text) + 1,
+                4096,
+                4097,
+                len(base.body),
+                2**31,
+                2**63,
+                2**64 - 1,
+            )
             body = with_header(text, data, draw.choice(wrong))
         case 6:  # a name twice, in one spelling or two
             name = draw.choice(sorted(header))
-            twice = json.dumps(name) if draw.random() < 0.5 else '"' + "".join(f"\\u{ord(c):04x}" for c in name) + '"'
+            twice = (
+                json.dumps(name)
+                if draw.random() < 0.5
+                else '"' + "".join(f"\\u{ord(c):04x}" for c in name) + '"'
+            )
             again = text_of(draw.choice((header[name], near(draw, header[name]))))
             body = with_header(text[:-1] + b", " + twice.encode() + b": " + again + b"}", data)
         case 7:
             plain = text.decode()
-            coded = [b"\xef\xbb\xbf" + text, plain.encode("utf-16"), plain.encode("utf-32"), text + b"\0", b" " + text]
+            coded = [
+                b"\xef\xbb\xbf" + text,
+                plain.encode("utf-16"),
+                plain.encode("utf-32"),
+                text + b"\0",
+                b" " + text,
+            ]
             coded += [text.ljust(length) for length in (len(text) + 8, 4096, 4097)]
             body = with_header(draw.choice(coded), data)
         case 8:
             body = with_header(text_of(deep(draw) if draw.random() < 0.3 else anything(draw)), data)
-        case 9:  # where a tensor lies: first of all the mask, which is read before the library sees the header
+        # where a tensor lies: first of all the mask, which is read before the library sees the
+        # header
+        case 9:
             name = "mask" if "mask" in header else draw.choice(sorted(header))
             offsets = near(draw, header[name]["data_offsets"])
-            body = with_header(text_of(header | {name: header[name] | {"data_offsets": offsets}}), data)
+            body = with_header(
+                text_of(header | {name: header[name] | {"data_offsets": offsets}}), data
+            )
         case _:
             for _ in range(draw.choice((1, 1, 2))):
                 header = changed(draw, header)
@@ -310,7 +461,8 @@ def body_layer(draw: Random) -> Attack:
 
 
 def crossed_layer(draw: Random) -> Attack:
-    """Formats, masks and kinds that do not belong together, and numbers at the edge: each tensor is well-formed."""
+    """Formats, masks and kinds that do not belong together, and numbers at the edge: each tensor is
+    well-formed."""
     base, other = draw.choice(MODELS), draw.choice(MODELS)
     honest = draw.random() < 0.4
     format: Format = draw.choice(FORMATS)
@@ -332,11 +484,29 @@ def crossed_layer(draw: Random) -> Attack:
     else:
         uniform = np.frombuffer(draw.randbytes(4 * count), "<i4") / 2**31
         plain = (uniform * draw.choice((0.0, 1e-40, 0.1, 4.0, 6.0))).astype("<f4")
-        numbers = plain.tobytes() if format == "fp32" else (plain.view("<u4") >> 16).astype("<u2").tobytes()
+        numbers = (
+            plain.tobytes()
+            if format == "fp32"
+            else (plain.view("<u4") >> 16).astype("<u2").tobytes()
+        )
     tensors["theta"] = (name, count, numbers)
     if format == "int8":
         blocks = max(0, -(-count // 256) + draw.choice((0,) * 20 + (1, -1)))
-        edges = (0.0, -0.0, 1e-45, 1e-3, 1e-3, 1e-3, 0.02, 0.03, 1.0, 3e38, -1e-3, math.nan, math.inf)
+        edges = (
+            0.0,
+            -0.0,
+            1e-45,
+            1e-3,
+            1e-3,
+            1e-3,
+            0.02,
+            0.03,
+            1.0,
+            3e38,
+            -1e-3,
+            math.nan,
+            math.inf,
+        )
         scale = [draw.choice(edges) for _ in range(blocks)]
         tensors["scale"] = ("F32", blocks, np.array(scale, "<f4").tobytes())
     if kind == "visit":
@@ -345,7 +515,11 @@ def crossed_layer(draw: Random) -> Attack:
     header, data = {}, b""
     for key in draw.sample(sorted(tensors), len(tensors)):
         dtype, numbers_in, raw = tensors[key]
-        header[key] = {"dtype": dtype, "shape": [numbers_in], "data_offsets": [len(data), len(data) + len(raw)]}
+        header[key] = {
+            "dtype": dtype,
+            "shape": [numbers_in],
+            "data_offsets": [len(data), len(data) + len(raw)],
+        }
         data += raw
     fields = base.fields | {"kind": base.kind, "format": said}
     return Attack(sealed(fields, with_header(json.dumps(header).encode(), data)), base.want)
@@ -376,7 +550,9 @@ def check_manifest(manifest: Manifest, raw: bytes, want: Expected) -> None:
     """What was believed is what was signed, and nothing in it is out of bounds."""
     says = json.loads(raw)
     assert manifest.kind == says["kind"] == want.kinds[0]
-    assert (says["network"], says["sender"]) == (manifest.network, manifest.sender) == ("trial", "ben")
+    assert (
+        (says["network"], says["sender"]) == (manifest.network, manifest.sender) == ("trial", "ben")
+    )
     assert base64.b64decode(says["key"]) == BEN.public
     assert says.get("to", "") == manifest.to
     assert manifest.to in ("", "ann")
@@ -461,7 +637,8 @@ def check(message: Attack, manifest: Manifest, found: Any, value: Any) -> None:
 
 
 def outcome(layer: str, seed: int, number: int) -> tuple[str, str]:
-    """How far a message came, and the word with which it was refused. All but a refusal or a good value is a failure."""
+    """How far a message came, and the word with which it was refused. All but a refusal or a good
+    value is a failure."""
     message, steps = attack(layer, seed, number), ["sent"]
     replay = f"attack({layer!r}, {seed}, {number}) = {message.data.hex()}"
     begun = time.thread_time()
@@ -488,12 +665,15 @@ def outcome(layer: str, seed: int, number: int) -> tuple[str, str]:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("layer", LAYERS)
-def test_hostile_bytes_are_refused_or_give_a_value_that_is_in_order(layer: str, seed: int, full: bool) -> None:
+def test_hostile_bytes_are_refused_or_give_a_value_that_is_in_order(
+    layer: str, seed: int, full: bool
+) -> None:
     cases = FULL if full else QUICK
     found = Counter(outcome(layer, seed, number) for number in range(cases))
     assert found.total() == cases
     assert len(LAYERS) * SEEDS * cases == (1_000_000 if full else 4_000)
-    # the fuzzer gets where it wants to get: past the signature, into the body, and to words of every depth
+    # the fuzzer gets where it wants to get: past the signature, into the body, and to words of
+    # every depth
     believed = sum(count for (step, _), count in found.items() if step != "sent")
     inside = sum(count for (step, _), count in found.items() if step == "body")
     accepted = sum(count for (_, word), count in found.items() if word == "accepted")
@@ -510,4 +690,5 @@ REACHED: dict[str, tuple[tuple[float, float, float], set[str]]] = {
     "body": ((0.9, 0.9, 0.05), {"bad tensors", "wrong shape"}),
     "crossed": ((1.0, 1.0, 0.05), {"bad tensors", "wrong shape", "not finite", "norm"}),
 }
-"""The least parts of all cases that are believed, reach the body, and are accepted; and words that must have been said."""
+"""The least parts of all cases that are believed, reach the body, and are accepted; and words that
+must have been said."""

@@ -1,4 +1,5 @@
-"""Who a peer is: keys, certificates, the roster, and the check before a start, against real files and real TLS servers."""
+"""Who a peer is: keys, certificates, the roster, and the check before a start, against real files
+and real TLS servers."""
 
 from __future__ import annotations
 
@@ -27,13 +28,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from amity.cli_ca import app
+from amity.cli.ca import app
 from amity.errors import ConfigError, DataError, IdentityError, StorageError
 from amity.net import check, identity
-from amity.net.certs import ca_init, ca_sign, make_key, make_request
-from amity.net.check import Finding, check_peer
-from amity.net.identity import Identity, expires, fingerprint_of, hosts_of, load_certificates, public_of, verify
-from amity.net.roster import Member, Roster, check_host, check_name, split_address
+from amity.net.ops.check import Finding, check_peer
+from amity.net.trust.certs import ca_init, ca_sign, make_key, make_request
+from amity.net.trust.identity import (
+    Identity,
+    expires,
+    fingerprint_of,
+    hosts_of,
+    load_certificates,
+    public_of,
+    verify,
+)
+from amity.net.trust.roster import Member, Roster, check_host, check_name, split_address
 
 AT_ONCE = 1e-9
 """Days after which a certificate has expired as soon as it is written."""
@@ -41,8 +50,11 @@ with_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="opens
 PEM, SPKI = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
 
 
-def join(ca: Path, name: str, hosts: tuple[str, ...] = ("127.0.0.1", "localhost"), days: float = 30) -> Identity:
-    """A member as it comes into being: key, request, signature, ca.pem. It is not loaded, so that it may be wrong."""
+def join(
+    ca: Path, name: str, hosts: tuple[str, ...] = ("127.0.0.1", "localhost"), days: float = 30
+) -> Identity:
+    """A member as it comes into being: key, request, signature, ca.pem. It is not loaded, so that
+    it may be wrong."""
     folder = ca.parent / f"{ca.name}-{name}-{os.urandom(4).hex()}"
     make_key(folder, name, hosts)
     ca_sign(ca, folder / "request.pem", folder / "cert.pem", name, days)
@@ -80,7 +92,9 @@ def refusal(me: Identity, name: str = "peer-00") -> str:
 
 
 @with_openssl
-def test_a_signed_member_loads_and_its_fingerprint_is_the_hash_that_openssl_computes(me: Identity) -> None:
+def test_a_signed_member_loads_and_its_fingerprint_is_the_hash_that_openssl_computes(
+    me: Identity,
+) -> None:
     loaded = Identity.load(me.folder, "peer-00")
     command = ["openssl", "pkey", "-in", str(me.key_path), "-pubout", "-outform", "DER"]
     public = subprocess.run(command, capture_output=True, check=True).stdout
@@ -91,14 +105,27 @@ def test_a_signed_member_loads_and_its_fingerprint_is_the_hash_that_openssl_comp
 
 
 @with_openssl
-def test_openssl_agrees_that_a_certificate_is_for_both_sides_and_from_the_authority(me: Identity) -> None:
+def test_openssl_agrees_that_a_certificate_is_for_both_sides_and_from_the_authority(
+    me: Identity,
+) -> None:
     for purpose in ("sslclient", "sslserver"):
-        command = ["openssl", "verify", "-x509_strict", "-purpose", purpose, "-CAfile", str(me.ca_path), str(me.cert_path)]
+        command = [
+            "openssl",
+            "verify",
+            "-x509_strict",
+            "-purpose",
+            purpose,
+            "-CAfile",
+            str(me.ca_path),
+            str(me.cert_path),
+        ]
         assert subprocess.run(command, capture_output=True, text=True).stdout.endswith(": OK\n")
 
 
 @with_openssl
-def test_a_signature_verifies_with_openssl_and_with_us_and_not_for_other_data_or_keys(me: Identity, tmp_path: Path) -> None:
+def test_a_signature_verifies_with_openssl_and_with_us_and_not_for_other_data_or_keys(
+    me: Identity, tmp_path: Path
+) -> None:
     data, other = b"weights", ec.generate_private_key(ec.SECP256R1())
     signature = me.sign(data)
     (tmp_path / "data").write_bytes(data)
@@ -113,7 +140,9 @@ def test_a_signature_verifies_with_openssl_and_with_us_and_not_for_other_data_or
 
 
 @given(st.binary(max_size=120), st.binary(max_size=80), st.binary(max_size=20))
-def test_garbage_is_not_signed_and_does_not_raise(public: bytes, signature: bytes, data: bytes) -> None:
+def test_garbage_is_not_signed_and_does_not_raise(
+    public: bytes, signature: bytes, data: bytes
+) -> None:
     assert not verify(public, signature, data)
     assert not verify(KNOWN, signature, data)
 
@@ -133,10 +162,19 @@ KNOWN, SIGNED = public_of(_KEY), _KEY.sign(b"data", ec.ECDSA(hashes.SHA256()))
 def test_only_p256_in_its_one_spelling_verifies() -> None:
     wide, edwards = ec.generate_private_key(ec.SECP384R1()), ed25519.Ed25519PrivateKey.generate()
     assert not verify(public_of(wide), wide.sign(b"data", ec.ECDSA(hashes.SHA256())), b"data")
-    assert not verify(edwards.public_key().public_bytes(serialization.Encoding.DER, SPKI), edwards.sign(b"data"), b"data")
-    point = _KEY.public_key().public_bytes(serialization.Encoding.X962, serialization.PublicFormat.CompressedPoint)
+    assert not verify(
+        edwards.public_key().public_bytes(serialization.Encoding.DER, SPKI),
+        edwards.sign(b"data"),
+        b"data",
+    )
+    point = _KEY.public_key().public_bytes(
+        serialization.Encoding.X962, serialization.PublicFormat.CompressedPoint
+    )
     compressed = bytes.fromhex("3039301306072a8648ce3d020106082a8648ce3d030107032200") + point
-    assert serialization.load_der_public_key(compressed).public_bytes(serialization.Encoding.DER, SPKI) == KNOWN
+    assert (
+        serialization.load_der_public_key(compressed).public_bytes(serialization.Encoding.DER, SPKI)
+        == KNOWN
+    )
     assert not verify(compressed, SIGNED, b"data")
 
 
@@ -148,9 +186,15 @@ def test_a_key_that_others_can_read_is_refused_with_the_command_that_helps(me: I
 
 @pytest.mark.parametrize(
     ("file", "remedy"),
-    [("key.pem", "amity peer init"), ("cert.pem", "amity peer request"), ("ca.pem", "copy it from the CA")],
+    [
+        ("key.pem", "amity peer init"),
+        ("cert.pem", "amity peer request"),
+        ("ca.pem", "copy it from the CA"),
+    ],
 )
-def test_each_file_that_is_missing_or_garbage_is_named_with_its_remedy(me: Identity, file: str, remedy: str) -> None:
+def test_each_file_that_is_missing_or_garbage_is_named_with_its_remedy(
+    me: Identity, file: str, remedy: str
+) -> None:
     (me.folder / file).write_bytes(b"-----BEGIN nothing\xff")
     assert str(me.folder / file) in refusal(me)
     assert remedy in refusal(me)
@@ -169,7 +213,9 @@ def test_encrypted_keys_and_keys_of_other_kinds_are_refused(me: Identity) -> Non
         assert "is no EC P-256 key" in refusal(me)
 
 
-def test_a_certificate_of_another_key_name_or_authority_is_refused(me: Identity, ca: Path, other_ca: Path) -> None:
+def test_a_certificate_of_another_key_name_or_authority_is_refused(
+    me: Identity, ca: Path, other_ca: Path
+) -> None:
     assert "is for 'peer-00', not 'peer-01'" in refusal(me, "peer-01")
     own = me.cert_path.read_bytes()
     me.cert_path.write_bytes(join(ca, "peer-00").cert_path.read_bytes())
@@ -178,7 +224,9 @@ def test_a_certificate_of_another_key_name_or_authority_is_refused(me: Identity,
     me.ca_path.write_bytes((other_ca / "ca.pem").read_bytes())
     assert "is not signed by the ca.pem" in refusal(me)
     me.ca_path.write_bytes((other_ca / "ca.pem").read_bytes() + (ca / "ca.pem").read_bytes())
-    assert Identity.load(me.folder, "peer-00").fingerprint == me.fingerprint, "an authority beside its successor"
+    assert Identity.load(me.folder, "peer-00").fingerprint == me.fingerprint, (
+        "an authority beside its successor"
+    )
 
 
 def test_an_expired_certificate_says_since_when_and_how_to_renew(ca: Path) -> None:
@@ -190,19 +238,31 @@ def test_an_expired_certificate_says_since_when_and_how_to_renew(ca: Path) -> No
     assert f"`amity peer request {late.folder}`, then `amity ca sign`" in refusal(late)
 
 
-def by_hand(me: Identity, ca: Path, *uses: x509.ObjectIdentifier, start: datetime, issuer: Path | None = None) -> None:
+def by_hand(
+    me: Identity,
+    ca: Path,
+    *uses: x509.ObjectIdentifier,
+    start: datetime,
+    issuer: Path | None = None,
+) -> None:
     """Put a certificate in place that our own authority would not issue."""
     key, now = identity.load_key(issuer or ca / "ca-key.pem"), datetime.now(UTC)
     authority = load_certificates(me.ca_path)[0]
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "peer-00")])
-    builder = x509.CertificateBuilder(authority.subject, subject, me.key.public_key(), 7, start, now + timedelta(days=2))
+    builder = x509.CertificateBuilder(
+        authority.subject, subject, me.key.public_key(), 7, start, now + timedelta(days=2)
+    )
     if uses:
         builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
     me.cert_path.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(PEM))
 
 
 def test_a_certificate_for_one_side_only_or_of_tomorrow_is_refused(me: Identity, ca: Path) -> None:
-    now, server, client = datetime.now(UTC), ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
+    now, server, client = (
+        datetime.now(UTC),
+        ExtendedKeyUsageOID.SERVER_AUTH,
+        ExtendedKeyUsageOID.CLIENT_AUTH,
+    )
     for uses in ((), (server,), (client,)):
         by_hand(me, ca, *uses, start=now - timedelta(hours=1))
         assert "lacks serverAuth or clientAuth" in refusal(me)
@@ -218,7 +278,9 @@ def test_a_member_cannot_play_the_authority(me: Identity, ca: Path) -> None:
     me.ca_path.write_bytes(mallory.cert_path.read_bytes())
     sides = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
     by_hand(me, ca, *sides, start=datetime.now(UTC) - timedelta(hours=1), issuer=mallory.key_path)
-    load_certificates(me.cert_path)[0].verify_directly_issued_by(load_certificates(mallory.cert_path)[0])
+    load_certificates(me.cert_path)[0].verify_directly_issued_by(
+        load_certificates(mallory.cert_path)[0]
+    )
     assert "is not signed by the ca.pem" in refusal(me)
 
 
@@ -251,7 +313,12 @@ def test_keys_are_for_their_owner_alone_and_never_overwritten(ca: Path, tmp_path
 
 
 def test_a_wrong_name_or_host_leaves_no_key_behind(tmp_path: Path) -> None:
-    for name, hosts in (("Peer", ["10.0.0.1"]), ("peer", []), ("peer", ["no host"]), ("peer", ["10.0.0.1:7447"])):
+    for name, hosts in (
+        ("Peer", ["10.0.0.1"]),
+        ("peer", []),
+        ("peer", ["no host"]),
+        ("peer", ["10.0.0.1:7447"]),
+    ):
         with pytest.raises(IdentityError):
             make_key(tmp_path / "a", name, hosts)
     assert not (tmp_path / "a").exists()
@@ -269,7 +336,9 @@ def test_renewal_keeps_the_fingerprint_and_takes_new_hosts(me: Identity, ca: Pat
     assert hosts_of(load_certificates(me.cert_path)[0]) == ("10.0.0.9",)
 
 
-def test_a_certificate_holds_what_was_asked_of_the_authority_and_nothing_else(me: Identity, ca: Path) -> None:
+def test_a_certificate_holds_what_was_asked_of_the_authority_and_nothing_else(
+    me: Identity, ca: Path
+) -> None:
     certificate = load_certificates(me.cert_path)[0]
     found = {type(extension.value): extension for extension in certificate.extensions}
     assert found.keys() == {
@@ -281,7 +350,10 @@ def test_a_certificate_holds_what_was_asked_of_the_authority_and_nothing_else(me
         x509.AuthorityKeyIdentifier,
     }
     assert found[x509.BasicConstraints].value == x509.BasicConstraints(ca=False, path_length=None)
-    early, end = datetime.now(UTC) - certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    early, end = (
+        datetime.now(UTC) - certificate.not_valid_before_utc,
+        certificate.not_valid_after_utc,
+    )
     assert timedelta(minutes=5) <= early < timedelta(minutes=6)
     assert timedelta(days=30) - timedelta(minutes=1) < end - datetime.now(UTC) < timedelta(days=30)
     authority = load_certificates(ca / "ca.pem")[0]
@@ -295,9 +367,14 @@ def test_a_certificate_holds_what_was_asked_of_the_authority_and_nothing_else(me
 
 
 def ask(
-    path: Path, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, *more: x509.ExtensionType, cn: str = "peer-00"
+    path: Path,
+    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey,
+    *more: x509.ExtensionType,
+    cn: str = "peer-00",
 ) -> Path:
-    builder = x509.CertificateSigningRequestBuilder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, cn)]))
+    builder = x509.CertificateSigningRequestBuilder(
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, cn)])
+    )
     for extension in more:
         builder = builder.add_extension(extension, critical=True)
     path.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(PEM))
@@ -317,11 +394,20 @@ def test_requests_that_are_not_what_they_should_be_are_refused(ca: Path, tmp_pat
     uri = x509.UniformResourceIdentifier("spiffe://amity/peer-00")
     star = x509.DNSName("*.example.org")
     cases = {
-        "asks to be 'peer-00', not 'peer-01'": (ask(tmp_path / "1", _KEY, x509.SubjectAlternativeName([local])), "peer-01"),
-        "asks for more than hosts": (ask(tmp_path / "2", _KEY, x509.SubjectAlternativeName([local, uri])), "peer-00"),
+        "asks to be 'peer-00', not 'peer-01'": (
+            ask(tmp_path / "1", _KEY, x509.SubjectAlternativeName([local])),
+            "peer-01",
+        ),
+        "asks for more than hosts": (
+            ask(tmp_path / "2", _KEY, x509.SubjectAlternativeName([local, uri])),
+            "peer-00",
+        ),
         "names no host": (ask(tmp_path / "3", _KEY), "peer-00"),
         "is no host": (ask(tmp_path / "4", _KEY, x509.SubjectAlternativeName([star])), "peer-00"),
-        "another kind of key": (ask(tmp_path / "5", rsa.generate_private_key(65537, 2048)), "peer-00"),
+        "another kind of key": (
+            ask(tmp_path / "5", rsa.generate_private_key(65537, 2048)),
+            "peer-00",
+        ),
         "is no name": (ask(tmp_path / "6", _KEY, cn="Peer"), "Peer"),
         "cannot be read": (tmp_path / "7", "peer-00"),
         "is no request": (ca / "ca.pem", "peer-00"),
@@ -329,7 +415,9 @@ def test_requests_that_are_not_what_they_should_be_are_refused(ca: Path, tmp_pat
     for message, (request, name) in cases.items():
         with pytest.raises(IdentityError, match=message.replace("*", ".")):
             ca_sign(ca, request, out, name)
-    der = x509.load_pem_x509_csr((tmp_path / "1").read_bytes()).public_bytes(serialization.Encoding.DER)
+    der = x509.load_pem_x509_csr((tmp_path / "1").read_bytes()).public_bytes(
+        serialization.Encoding.DER
+    )
     changed = x509.load_der_x509_csr(der.replace(b"peer-00", b"peer-01"))
     (tmp_path / "8").write_bytes(changed.public_bytes(PEM))
     with pytest.raises(IdentityError, match="its signature is wrong"):
@@ -337,7 +425,9 @@ def test_requests_that_are_not_what_they_should_be_are_refused(ca: Path, tmp_pat
     assert not out.exists()
 
 
-def test_an_authority_signs_only_within_its_own_days_and_over_nothing_else(me: Identity, ca: Path, tmp_path: Path) -> None:
+def test_an_authority_signs_only_within_its_own_days_and_over_nothing_else(
+    me: Identity, ca: Path, tmp_path: Path
+) -> None:
     request = me.folder / "request.pem"
     for days in (0, -1, float("nan"), float("inf"), 1e9):
         with pytest.raises(IdentityError, match="no span of validity"):
@@ -388,7 +478,11 @@ def test_a_roster_is_read_and_sorted() -> None:
     assert roster.relay == roster.find("relay") == Member("relay", "relay.example.org:7447", C)
     assert roster == Roster.of("trial", reversed(list(roster.members.values())), roster.relay)
     assert "[[peer]]" in roster.dump()
-    assert tomllib.loads(roster.dump())["peer"][1] == {"name": "peer-01", "address": "", "fingerprint": B}
+    assert tomllib.loads(roster.dump())["peer"][1] == {
+        "name": "peer-01",
+        "address": "",
+        "fingerprint": B,
+    }
 
 
 NAMES = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", fullmatch=True)
@@ -407,7 +501,10 @@ def unique(member: Member) -> str:
 
 
 @settings(deadline=None)
-@given(NAMES, st.lists(MEMBERS, max_size=6, unique_by=(lambda m: m.name, unique, lambda m: m.fingerprint)))
+@given(
+    NAMES,
+    st.lists(MEMBERS, max_size=6, unique_by=(lambda m: m.name, unique, lambda m: m.fingerprint)),
+)
 def test_a_roster_comes_back_from_its_file_as_it_was(network: str, members: list[Member]) -> None:
     relay = next((member for member in members if member.address), None)
     roster = Roster.of(network, [member for member in members if member != relay], relay)
@@ -445,7 +542,11 @@ def test_members_come_go_and_change() -> None:
         ('"peer-01"', '"peer-00"', "name peer-00 is there twice"),
         ('"peer-01"', '"relay"', "name relay is there twice"),
         (B, A, r"fingerprint a+ is there twice \(peer-00, peer-01\); each"),
-        ('address = ""', 'address = "[fd00:0::1]:7447"', r"address \[fd00:0::1\]:7447 is there twice"),
+        (
+            'address = ""',
+            'address = "[fd00:0::1]:7447"',
+            r"address \[fd00:0::1\]:7447 is there twice",
+        ),
         (A, "A" * 64, "is not 64 hex digits in lower case; copy"),
         (A, "a" * 63, "is not 64 hex digits"),
         ("[fd00::1]:7447", "fd00::1:7447", "is not host:port; expected such as"),
@@ -461,7 +562,9 @@ def test_members_come_go_and_change() -> None:
         ("[relay]", "[relay", "is not valid TOML"),
     ],
 )
-def test_a_wrong_roster_is_refused_with_file_entry_and_remedy(old: str, new: str, message: str) -> None:
+def test_a_wrong_roster_is_refused_with_file_entry_and_remedy(
+    old: str, new: str, message: str
+) -> None:
     assert old in TRIAL
     with pytest.raises(IdentityError, match=message) as caught:
         read(TRIAL.replace(old, new))
@@ -483,7 +586,11 @@ def test_names_and_hosts_have_one_spelling() -> None:
     for name in ("", "-a", "a-", "a" * 64, "A", "a.b", "a/b", "*", "a\n", "ä"):
         with pytest.raises(IdentityError):
             check_name(name)
-    for host, one in (("LOCALHOST", "localhost"), ("FD00:0:0::1", "fd00::1"), ("peer_1.net", "peer_1.net")):
+    for host, one in (
+        ("LOCALHOST", "localhost"),
+        ("FD00:0:0::1", "fd00::1"),
+        ("peer_1.net", "peer_1.net"),
+    ):
         assert check_host(host) == one
     for host in ("", "a..b", "-a", "fe80::1%eth0", "1.2.3", "010.0.0.1", "*.b", "a.", "a\n"):
         with pytest.raises(IdentityError):
@@ -495,8 +602,11 @@ def test_names_and_hosts_have_one_spelling() -> None:
 
 
 @contextmanager
-def serving(who: Identity | None, trust: Identity | None = None, port: int = 0, newest: bool = True) -> Iterator[str]:
-    """Somebody who listens as a peer does: TLS with a client certificate of its authority required, or a plain echo."""
+def serving(
+    who: Identity | None, trust: Identity | None = None, port: int = 0, newest: bool = True
+) -> Iterator[str]:
+    """Somebody who listens as a peer does: TLS with a client certificate of its authority required,
+    or a plain echo."""
     server = socket.create_server(("127.0.0.1", port))
     server.settimeout(0.05)
     done = threading.Event()
@@ -546,11 +656,15 @@ def member(who: Identity, address: str) -> Member:
     return Member(who.name, address, who.fingerprint)
 
 
-def findings(me: Identity, *others: Member, relay: Member | None = None, **given: str) -> dict[str, Finding]:
+def findings(
+    me: Identity, *others: Member, relay: Member | None = None, **given: str
+) -> dict[str, Finding]:
     listen = given.get("listen", free())
     own = member(me, given.get("address", "127.0.0.1:7447"))
     Path("roster.toml").write_text(Roster.of("trial", [own, *others], relay).dump())
-    found = list(check_peer(me.folder, me.name, Path("roster.toml"), listen, lambda: "digits, 10 rows"))
+    found = list(
+        check_peer(me.folder, me.name, Path("roster.toml"), listen, lambda: "digits, 10 rows")
+    )
     assert len({finding.what for finding in found}) == len(found)
     assert not any("\n" in finding.detail for finding in found)
     return {finding.what: finding for finding in found}
@@ -569,9 +683,22 @@ hurried = pytest.mark.usefixtures("_hurried")
 def test_a_peer_in_order_finds_everything_good(me: Identity, ca: Path) -> None:
     you, relay = join(ca, "peer-01"), join(ca, "relay")
     with serving(you) as here, serving(relay) as there:
-        found = findings(me, member(you, here), Member("peer-02", "", C), relay=member(relay, there))
+        found = findings(
+            me, member(you, here), Member("peer-02", "", C), relay=member(relay, there)
+        )
     assert [finding for finding in found.values() if not finding.good] == []
-    order = ["keys", "roster", "entry", "address", "clock", "port", "reach peer-01", "reach peer-02", "reach relay", "data"]
+    order = [
+        "keys",
+        "roster",
+        "entry",
+        "address",
+        "clock",
+        "port",
+        "reach peer-01",
+        "reach peer-02",
+        "reach relay",
+        "data",
+    ]
     assert list(found) == order
     assert found["reach peer-01"].detail.endswith("answers with the right name and key")
     assert "through the relay" in found["reach peer-02"].detail
@@ -580,8 +707,21 @@ def test_a_peer_in_order_finds_everything_good(me: Identity, ca: Path) -> None:
 
 
 @hurried
-def test_everyone_who_is_not_as_the_roster_says_is_told_apart(me: Identity, ca: Path, other_ca: Path) -> None:
-    names = ("foreign", "late", "named", "rekeyed", "elsewhere", "closed", "lost", "plain", "picky", "picky-old")
+def test_everyone_who_is_not_as_the_roster_says_is_told_apart(
+    me: Identity, ca: Path, other_ca: Path
+) -> None:
+    names = (
+        "foreign",
+        "late",
+        "named",
+        "rekeyed",
+        "elsewhere",
+        "closed",
+        "lost",
+        "plain",
+        "picky",
+        "picky-old",
+    )
     who = {name: join(ca, name) for name in names}
     foreign, late = join(other_ca, "foreign"), join(ca, "late", days=AT_ONCE)
     impostor, elsewhere = join(ca, "rekeyed"), join(ca, "elsewhere", ("10.9.9.9",))
@@ -595,7 +735,17 @@ def test_everyone_who_is_not_as_the_roster_says_is_told_apart(me: Identity, ca: 
         serving(who["picky"], foreign) as at_picky,
         serving(who["picky-old"], foreign, newest=False) as at_picky_old,
     ):
-        at = (at_foreign, at_late, at_named, at_rekeyed, at_elsewhere, free(), "no-such-host.invalid:1", at_plain, at_picky)
+        at = (
+            at_foreign,
+            at_late,
+            at_named,
+            at_rekeyed,
+            at_elsewhere,
+            free(),
+            "no-such-host.invalid:1",
+            at_plain,
+            at_picky,
+        )
         places = dict(zip(names, (*at, at_picky_old), strict=True))
         who["elsewhere"] = elsewhere
         found = findings(me, *(member(who[name], place) for name, place in places.items()))
@@ -603,7 +753,10 @@ def test_everyone_who_is_not_as_the_roster_says_is_told_apart(me: Identity, ca: 
         "foreign": "not reachable: its certificate is not from our CA",
         "late": "not reachable: its certificate has expired",
         "named": "name mismatch: 'other' answers there, not 'named'",
-        "rekeyed": f"fingerprint mismatch: it has {impostor.fingerprint}, the roster {who['rekeyed'].fingerprint}",
+        "rekeyed": (
+            f"fingerprint mismatch: it has {impostor.fingerprint}, the roster"
+            f" {who['rekeyed'].fingerprint}"
+        ),
         "elsewhere": "name mismatch: its certificate covers 10.9.9.9, not 127.0.0.1",
         "closed": "not reachable: refused",
         "lost": "not reachable: the host does not resolve",
@@ -645,7 +798,9 @@ def test_a_port_is_free_or_ours_or_somebody_elses_or_no_port(me: Identity, ca: P
     assert findings(me, listen="")["port"].good
 
 
-def test_the_own_entry_must_have_our_key_and_an_address_that_the_certificate_covers(me: Identity) -> None:
+def test_the_own_entry_must_have_our_key_and_an_address_that_the_certificate_covers(
+    me: Identity,
+) -> None:
     found = findings(me, address="10.1.1.1:7447")["address"]
     assert not found.good
     assert "covers only 127.0.0.1, localhost" in found.detail
@@ -653,11 +808,19 @@ def test_the_own_entry_must_have_our_key_and_an_address_that_the_certificate_cov
     assert not hidden.good
     assert "no relay" in hidden.detail
     Path("roster.toml").write_text(Roster.of("trial", [Member("peer-00", "", C)]).dump())
-    found = next(one for one in check_peer(me.folder, "peer-00", Path("roster.toml"), "", str) if one.what == "entry")
+    found = next(
+        one
+        for one in check_peer(me.folder, "peer-00", Path("roster.toml"), "", str)
+        if one.what == "entry"
+    )
     assert not found.good
     assert me.fingerprint in found.detail
     Path("roster.toml").write_text(Roster.of("trial", [Member("peer-01", "", C)]).dump())
-    found = next(one for one in check_peer(me.folder, "peer-00", Path("roster.toml"), "", str) if one.what == "entry")
+    found = next(
+        one
+        for one in check_peer(me.folder, "peer-00", Path("roster.toml"), "", str)
+        if one.what == "entry"
+    )
     assert "unknown member 'peer-00'" in found.detail
 
 
@@ -684,7 +847,9 @@ def test_a_finding_does_not_keep_the_others_from_being_made(me: Identity) -> Non
     assert found[-1].detail == "there is none"
 
 
-def test_a_clock_before_the_certificate_is_told(me: Identity, ca: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_before_the_certificate_is_told(
+    me: Identity, ca: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     by_hand(me, ca, start=datetime.now(UTC) + timedelta(days=1))
     assert "is before the start of" in findings(me)["clock"].detail
     monkeypatch.setattr(check, "EARLIEST", datetime(2200, 1, 1, tzinfo=UTC))
@@ -707,7 +872,9 @@ def amity_ca() -> Amity:
     return run
 
 
-def test_an_authority_is_founded_and_signs_from_the_command_line(amity_ca: Amity, tmp_path: Path) -> None:
+def test_an_authority_is_founded_and_signs_from_the_command_line(
+    amity_ca: Amity, tmp_path: Path
+) -> None:
     assert "ca/ca-key.pem (keep it secret" in amity_ca("init ca name=Trial days=100")
     make_key(tmp_path / "p", "peer-00", ["::1", "localhost"])
     text = amity_ca("sign ca p/request.pem name=peer-00 days=9.5")
@@ -728,7 +895,9 @@ def test_an_authority_is_founded_and_signs_from_the_command_line(amity_ca: Amity
             amity_ca(line)
 
 
-def test_without_the_extra_the_commands_say_what_to_install(amity_ca: Amity, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_commands_say_what_to_install(
+    amity_ca: Amity, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in [name for name in sys.modules if name.startswith(("amity.net", "cryptography"))]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "cryptography", None)

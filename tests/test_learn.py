@@ -10,11 +10,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from amity.data.samples import Pixels, Samples
 from amity.errors import ConfigError
-from amity.layout import layout_of
-from amity.learn import Learner, Pixels, Recipe, Samples
-from amity.models import models
-from amity.proxy import Sketcher, cosines
+from amity.geometry import cosines
+from amity.learn.layout import layout_of
+from amity.learn.learner import Learner, Recipe
+from amity.learn.models import models
+from amity.peer.proxy import Sketcher
 
 RECIPE = Recipe(lr=0.1, lr_head=0.02, momentum=0.9, weight_decay=0.01, batch=4, clip=0.0)
 
@@ -42,7 +44,10 @@ def test_fit_equals_torch_sgd_with_two_learning_rates() -> None:
     trained, loss = mine.fit(mine.initial(), data, np.random.default_rng(5), epochs=2)
 
     module = net()
-    groups = [{"params": module[1].parameters(), "lr": 0.1}, {"params": module[3].parameters(), "lr": 0.02}]
+    groups = [
+        {"params": module[1].parameters(), "lr": 0.1},
+        {"params": module[3].parameters(), "lr": 0.02},
+    ]
     optimiser = torch.optim.SGD(groups, momentum=0.9, weight_decay=0.01)
     draw = np.random.default_rng(5)
     draw.integers(2**62)  # fit seeds torch once
@@ -69,10 +74,14 @@ def test_clipping_bounds_the_gradient_norm() -> None:
 
 
 def test_decay_shrinks_the_step_from_round_to_round() -> None:
-    recipe = Recipe(lr=0.1, lr_head=0.1, momentum=0.0, weight_decay=0.0, batch=100, clip=0.0, decay=0.5)
+    recipe = Recipe(
+        lr=0.1, lr_head=0.1, momentum=0.0, weight_decay=0.0, batch=100, clip=0.0, decay=0.5
+    )
     mine = learner(recipe)
     start = mine.initial()
-    steps = [mine.fit(start, samples(), np.random.default_rng(0), 1, None, t)[0] - start for t in (0, 2)]
+    steps = [
+        mine.fit(start, samples(), np.random.default_rng(0), 1, None, t)[0] - start for t in (0, 2)
+    ]
     torch.testing.assert_close(steps[1], steps[0] / 4)
 
 
@@ -125,7 +134,9 @@ def test_balanced_accuracy_is_the_mean_recall_of_the_classes_that_occur() -> Non
 
 def test_mean_feature_is_the_mean_input_of_the_head() -> None:
     mine, data = learner(), samples(1500)
-    torch.testing.assert_close(mine.mean_feature(mine.initial(), data), net()[:3](data.pixels.x).mean(0))
+    torch.testing.assert_close(
+        mine.mean_feature(mine.initial(), data), net()[:3](data.pixels.x).mean(0)
+    )
 
 
 # -- layout and models
@@ -142,7 +153,9 @@ SIZES = {
 
 
 @pytest.mark.parametrize(("name", "shape", "classes"), SIZES)
-def test_models_have_the_published_number_of_parameters(name: str, shape: tuple[int, ...], classes: int) -> None:
+def test_models_have_the_published_number_of_parameters(
+    name: str, shape: tuple[int, ...], classes: int
+) -> None:
     module = models[name].build({}).build(shape, classes)
     assert layout_of(module).size == SIZES[name, shape, classes]
 
@@ -195,13 +208,13 @@ def test_any_torch_module_can_be_used_and_its_layers_named() -> None:
     from tests.conftest import tiny
 
     Path("net.py").write_text(
-        "from torch import nn\n"
-        "def make(shape, classes):\n"
-        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.Tanh(), nn.Dropout(0.1), nn.Linear(9, 7),\n"
-        "                         nn.GroupNorm(7, 7), nn.Linear(7, classes))\n"
+        "from torch import nn\ndef make(shape, classes):\n    return nn.Sequential(nn.Flatten(),"
+        " nn.Linear(64, 9), nn.Tanh(), nn.Dropout(0.1), nn.Linear(9, 7),\n                        "
+        " nn.GroupNorm(7, 7), nn.Linear(7, classes))\n"
     )
     found = amity.run(tiny(rounds=2, model="net.py:make"), "found")
-    assert amity.run(tiny(rounds=2, model="net.py:make"), "again").metrics == found.metrics  # dropout is seeded too
+    # dropout is seeded too
+    assert amity.run(tiny(rounds=2, model="net.py:make"), "again").metrics == found.metrics
     named = {"name": "net.py:make", "head": "6", "proxy_layer": "1"}
     assert amity.run(tiny(rounds=2, model=named, method={"name": "head"}), "named").complete
     assert amity.resume("named").complete
@@ -217,7 +230,9 @@ def test_a_sketch_keeps_cosines_and_is_linear() -> None:
     sketch = Sketcher(seed=1)
     true = float(cosines(a, b[None])[0])
     assert float(cosines(sketch(a, 2048), sketch(b, 2048)[None])[0]) == pytest.approx(true, abs=0.1)
-    torch.testing.assert_close(sketch(a + b, 64), sketch(a, 64) + sketch(b, 64), atol=1e-2, rtol=1e-3)
+    torch.testing.assert_close(
+        sketch(a + b, 64), sketch(a, 64) + sketch(b, 64), atol=1e-2, rtol=1e-3
+    )
     assert torch.equal(sketch(a, 0), a)
 
 
@@ -228,14 +243,21 @@ def test_cosines_of_vanishing_vectors_are_zero_and_scale_does_not_matter() -> No
 
 
 def test_a_learner_that_trains_in_another_thread_changes_no_bit() -> None:
-    """torch has one generator for all threads: those that draw from it take turns, the others leave it alone."""
-    plain, drawing = net(), nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+    """torch has one generator for all threads: those that draw from it take turns, the others leave
+    it alone."""
+    plain, drawing = (
+        net(),
+        nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Dropout(0.5), nn.Linear(8, 3)),
+    )
 
     def fitted(module: nn.Module, times: int) -> list[torch.Tensor]:
         torch.set_num_threads(1)
         copy = Learner(deepcopy(module), layout_of(module), RECIPE)
         theta = copy.initial()
-        return [copy.fit(theta, samples(40), np.random.default_rng(k), 2, copy.layout.head).theta for k in range(times)]
+        return [
+            copy.fit(theta, samples(40), np.random.default_rng(k), 2, copy.layout.head).theta
+            for k in range(times)
+        ]
 
     alone = [fitted(module, 20) for module in (drawing, plain)]
     with ThreadPoolExecutor(3) as pool:

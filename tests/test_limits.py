@@ -32,7 +32,9 @@ GAPS = st.floats(0, 5)
 
 
 @settings(deadline=None)
-@given(st.floats(0.5, 100), st.lists(st.tuples(GAPS, st.floats(0.01, 300)), min_size=1, max_size=40))
+@given(
+    st.floats(0.5, 100), st.lists(st.tuples(GAPS, st.floats(0.01, 300)), min_size=1, max_size=40)
+)
 def test_a_bucket_lets_through_no_more_than_its_rate_and_three_seconds_worth(
     rate: float, asks: list[tuple[float, float]]
 ) -> None:
@@ -42,10 +44,15 @@ def test_a_bucket_lets_through_no_more_than_its_rate_and_three_seconds_worth(
         clock.time += gap
         if bucket.take(amount):
             passed.append((clock.time, amount))
-    for first in range(len(passed)):  # in every window that begins with an ask, not only since the start
+    for first in range(
+        len(passed)
+    ):  # in every window that begins with an ask, not only since the start
         for last in range(first, len(passed)):
             window = passed[last][0] - passed[first][0]
-            assert sum(amount for _, amount in passed[first : last + 1]) <= rate * (BURST + window) * (1 + 1e-9) + 1e-9
+            assert (
+                sum(amount for _, amount in passed[first : last + 1])
+                <= rate * (BURST + window) * (1 + 1e-9) + 1e-9
+            )
 
 
 def test_a_bucket_is_full_at_first_and_fills_again_up_to_three_seconds_worth(clock: Clock) -> None:
@@ -60,7 +67,9 @@ def test_a_bucket_is_full_at_first_and_fills_again_up_to_three_seconds_worth(clo
 
 
 @settings(deadline=None)
-@given(st.floats(1, 1000), st.lists(st.tuples(GAPS, st.floats(0.1, 10_000)), min_size=1, max_size=30))
+@given(
+    st.floats(1, 1000), st.lists(st.tuples(GAPS, st.floats(0.1, 10_000)), min_size=1, max_size=30)
+)
 def test_who_waits_as_told_keeps_the_rate_and_does_not_wait_longer_than_needed(
     rate: float, sends: list[tuple[float, float]]
 ) -> None:
@@ -68,7 +77,8 @@ def test_who_waits_as_told_keeps_the_rate_and_does_not_wait_longer_than_needed(
     bucket, level, before = Bucket(rate, clock), rate * BURST, clock.time
     for gap, amount in sends:
         clock.time += gap
-        level = min(rate * BURST, level + rate * (clock.time - before)) - amount  # the level by hand; debt is waited off
+        # the level by hand; debt is waited off
+        level = min(rate * BURST, level + rate * (clock.time - before)) - amount
         before = clock.time
         wait = bucket.wait(amount)
         assert wait == pytest.approx(max(0.0, -level / rate), rel=1e-6, abs=1e-6)
@@ -101,7 +111,9 @@ def test_only_so_many_asks_may_wait_for_an_answer(clock: Clock) -> None:
         allowance.ask()
 
 
-def test_an_ask_is_answered_once_and_forgotten_when_it_could_not_be_believed_any_more(clock: Clock) -> None:
+def test_an_ask_is_answered_once_and_forgotten_when_it_could_not_be_believed_any_more(
+    clock: Clock,
+) -> None:
     allowance = Allowance(Net(), clock)
     allowance.fresh("aa", 60)
     clock.time += 30
@@ -134,7 +146,11 @@ def test_nonces_fill_a_bounded_memory_and_refusing_more_costs_next_to_nothing(cl
 def test_models_are_sent_to_one_neighbour_only_so_many_at_a_time_also_if_one_breaks_off() -> None:
     allowance = Allowance(Net(transfers=2))
     with allowance.transfer():
-        with allowance.transfer(), pytest.raises(Refused, match=r"too many transfers: more than 2"), allowance.transfer():
+        with (
+            allowance.transfer(),
+            pytest.raises(Refused, match=r"too many transfers: more than 2"),
+            allowance.transfer(),
+        ):
             pass
         with pytest.raises(ZeroDivisionError), allowance.transfer():
             raise ZeroDivisionError
@@ -143,7 +159,11 @@ def test_models_are_sent_to_one_neighbour_only_so_many_at_a_time_also_if_one_bre
 
 
 def test_threads_share_one_count_of_transfers() -> None:
-    allowance, ready, leave = Allowance(Net(transfers=4)), threading.Barrier(12), threading.Barrier(12)
+    allowance, ready, leave = (
+        Allowance(Net(transfers=4)),
+        threading.Barrier(12),
+        threading.Barrier(12),
+    )
     results: list[str] = []
 
     def run() -> None:
@@ -184,7 +204,9 @@ def test_visits_are_counted_for_each_round() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.integers(-1, 6), max_size=60))
-def test_no_round_has_more_visits_than_allowed_in_whatever_order_rounds_are_named(rounds: list[int]) -> None:
+def test_no_round_has_more_visits_than_allowed_in_whatever_order_rounds_are_named(
+    rounds: list[int],
+) -> None:
     allowance, counted = Allowance(Net(visits=2)), dict.fromkeys(range(-1, 7), 0)
     for round in rounds:
         with suppress(Refused):

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from amity.core import START, Fit, Fitted, Share
-from amity.learn import Bounds, Recipe
+from amity.learn.learner import Bounds, Recipe
 from amity.methods.dispfl import Dispfl, erk_densities
 from amity.methods.ditto import Ditto
-from amity.mixing import mix
 from amity.net.wire import encode_share
+from amity.peer.mixing import mix
 from amity.rng import rng
 from tests.conftest import EVERY_STRATEGY, simulate, spec_id, tiny
 from tests.test_learn import learner, net, samples
@@ -25,13 +25,18 @@ from tests.test_learn import learner, net, samples
 PLAIN = Recipe(lr=0.1, lr_head=0.1, momentum=0.9, weight_decay=0.0, batch=4, clip=0.0)
 
 
-def test_a_step_of_ditto_is_the_gradient_plus_lambda_times_the_way_from_the_received_model() -> None:
+def test_a_step_of_ditto_is_the_gradient_plus_lambda_times_the_way_from_the_received_model() -> (
+    None
+):
     data, mine, lam = samples(), learner(PLAIN), 0.7
     v, w = mine.initial(), mine.initial() + 0.3
     got, _ = mine.fit(v, data, np.random.default_rng(5), 2, bounds=Bounds(anchor=w, pull=lam))
 
     module = net()
-    parameters, momentum = list(module.parameters()), [torch.zeros_like(p) for p in module.parameters()]
+    parameters, momentum = (
+        list(module.parameters()),
+        [torch.zeros_like(p) for p in module.parameters()],
+    )
     anchors = [slot.of(w) for slot in mine.layout.slots]
     draw = np.random.default_rng(5)
     draw.integers(2**62)
@@ -51,16 +56,24 @@ def test_a_large_lambda_holds_the_personal_model_at_the_received_one_and_none_le
     data, mine = samples(), learner(Recipe(0.01, 0.01, 0.0, 0.0, 4, 0.0))
     w = mine.initial() + 0.3
     far, near = (
-        (mine.fit(mine.initial(), data, np.random.default_rng(5), 20, bounds=Bounds(w, lam)).theta - w).norm()
+        (
+            mine.fit(
+                mine.initial(), data, np.random.default_rng(5), 20, bounds=Bounds(w, lam)
+            ).theta
+            - w
+        ).norm()
         for lam in (0.0, 50.0)
     )
     assert near < 0.1 * far
 
 
 @pytest.mark.parametrize(
-    ("total", "epochs", "expected"), [(5, 0, (2, 3)), (1, 0, (1, 1)), (2, 3, (2, 3)), (0, 0, (0, 0)), (10, 0, (4, 6))]
+    ("total", "epochs", "expected"),
+    [(5, 0, (2, 3)), (1, 0, (1, 1)), (2, 3, (2, 3)), (0, 0, (0, 0)), (10, 0, (4, 6))],
 )
-def test_ditto_shares_the_epochs_as_documented(total: int, epochs: int, expected: tuple[int, int]) -> None:
+def test_ditto_shares_the_epochs_as_documented(
+    total: int, epochs: int, expected: tuple[int, int]
+) -> None:
     assert Ditto(epochs=epochs)._epochs(total) == expected
 
 
@@ -81,14 +94,16 @@ def test_ditto_trains_v_towards_the_start_of_the_round_and_evaluates_v() -> None
     assert torch.equal(simulation.final_model("peer-00"), expected)
 
 
-# -- Dis-PFL -----------------------------------------------------------------------------------------------------------
+# -- Dis-PFL ---------------------------------------------------------------------------------------
 
 
 def test_erk_gives_the_asked_density_and_makes_small_layers_dense() -> None:
     shapes = [(32, 1, 5, 5), (32,), (64, 32, 5, 5), (64,), (512, 1024), (512,), (10, 512), (10,)]
     densities = erk_densities(shapes, 0.5)
     sizes = [math.prod(shape) for shape in shapes]
-    assert sum(d * n for d, n in zip(densities, sizes, strict=True)) == pytest.approx(0.5 * sum(sizes))
+    assert sum(d * n for d, n in zip(densities, sizes, strict=True)) == pytest.approx(
+        0.5 * sum(sizes)
+    )
     assert all(d == 1 for d, shape in zip(densities, shapes, strict=True) if len(shape) == 1)
     # what is not dense has density ∝ Σ shape / Π shape
     raw = [sum(shape) / math.prod(shape) for shape in shapes]
@@ -103,7 +118,9 @@ def counts(simulation: Any, mask: torch.Tensor) -> list[int]:
 
 @pytest.mark.parametrize("regrow", ["gradient", "random"])
 def test_masks_keep_their_count_in_every_layer_and_weights_outside_are_zero(regrow: str) -> None:
-    simulation = simulate(tiny(method={"name": "dispfl", "regrow": regrow}, strategy="gossip", rounds=4))
+    simulation = simulate(
+        tiny(method={"name": "dispfl", "regrow": regrow}, strategy="gossip", rounds=4)
+    )
     before = {name: peer.rows.state["mask"].clone() for name, peer in simulation.peers.items()}
     for _ in range(3):
         simulation.round()
@@ -122,19 +139,24 @@ def test_weights_outside_the_mask_are_zero_after_every_step() -> None:
     mine, data = learner(PLAIN), samples(4)  # one batch: every epoch is a step
     mask = torch.from_numpy(rng(0, "mask").random(mine.layout.size) < 0.5)
     for steps in (1, 2, 3):
-        theta, _ = mine.fit(mine.initial() * mask, data, np.random.default_rng(1), steps, bounds=Bounds(mask=mask))
+        theta, _ = mine.fit(
+            mine.initial() * mask, data, np.random.default_rng(1), steps, bounds=Bounds(mask=mask)
+        )
         assert not theta[~mask].any()
         assert theta[mask].any()
 
 
 def test_the_smallest_weights_are_dropped_and_the_steepest_grown() -> None:
-    simulation = simulate(tiny(method={"name": "dispfl", "anneal": 0.5}, engine={"vectorise": "off"}))
+    simulation = simulate(
+        tiny(method={"name": "dispfl", "anneal": 0.5}, engine={"vectorise": "off"})
+    )
     peer, method = simulation.peers["peer-00"], Dispfl(anneal=0.5)
     ctx, mask = peer.context("train"), peer.rows.state["mask"]
     steps = method.train(peer.rows.state, peer.start, ctx)
     request = next(steps)
     assert isinstance(request, Fit)
-    trained = torch.where(mask, torch.arange(len(mask)) / len(mask) + 0.5, 0.0)  # in every layer, later ones are larger
+    # in every layer, later ones are larger
+    trained = torch.where(mask, torch.arange(len(mask)) / len(mask) + 0.5, 0.0)
     ask = steps.send(Fitted(trained, 1.0))
     slope = torch.arange(len(mask), 0, -1).float()  # earlier ones are steeper
     with pytest.raises(StopIteration) as done:
@@ -162,18 +184,30 @@ def test_the_smallest_weights_are_dropped_and_the_steepest_grown() -> None:
 
 @given(st.integers(1, 4), st.integers(1, 9), st.integers(0, 1000))
 @settings(max_examples=30, deadline=None)
-def test_consensus_equals_the_mean_of_those_who_have_a_coordinate(peers: int, size: int, seed: int) -> None:
+def test_consensus_equals_the_mean_of_those_who_have_a_coordinate(
+    peers: int, size: int, seed: int
+) -> None:
     draw = np.random.default_rng(seed)
-    theta, masks = draw.normal(size=(peers, size)).astype(np.float32), draw.random((peers, size)) < 0.6
+    theta, masks = (
+        draw.normal(size=(peers, size)).astype(np.float32),
+        draw.random((peers, size)) < 0.6,
+    )
     row = {f"p{k}": 1 / peers for k in range(peers)}
-    shares = {f"p{k}": Share(torch.from_numpy(theta[k] * masks[k]), torch.from_numpy(masks[k])) for k in range(peers)}
+    shares = {
+        f"p{k}": Share(torch.from_numpy(theta[k] * masks[k]), torch.from_numpy(masks[k]))
+        for k in range(peers)
+    }
     mixed = mix(row, shares)
     assert mixed.mask is not None
     for c in range(size):
         have = masks[:, c]
         assert bool(mixed.mask[c]) == have.any()
-        assert float(mixed.theta[c]) == pytest.approx(theta[have, c].mean() if have.any() else 0.0, abs=1e-5)
-    ones = {j: Share(share.theta, torch.ones(size, dtype=torch.bool)) for j, share in shares.items()}
+        assert float(mixed.theta[c]) == pytest.approx(
+            theta[have, c].mean() if have.any() else 0.0, abs=1e-5
+        )
+    ones = {
+        j: Share(share.theta, torch.ones(size, dtype=torch.bool)) for j, share in shares.items()
+    }
     plain = {j: Share(share.theta) for j, share in shares.items()}
     torch.testing.assert_close(mix(row, ones).theta, mix(row, plain).theta)
 
@@ -207,12 +241,16 @@ def test_a_guest_of_dispfl_is_trained_within_its_own_mask() -> None:
     assert all(torch.equal(value, state[key]) for key, value in host.rows.state.items())
 
 
-# -- heads, and what must stay -------------------------------------------------------------------------------------------
+# -- heads, and what must stay ---------------------------------------------------------------------
 
 
 def test_a_joint_head_trains_body_and_head_at_once() -> None:
     simulation = simulate(
-        tiny(method={"name": "head", "phases": "joint"}, engine={"vectorise": "off"}, eval={"gradients_every": 0})
+        tiny(
+            method={"name": "head", "phases": "joint"},
+            engine={"vectorise": "off"},
+            eval={"gradients_every": 0},
+        )
     )
     peer = simulation.peers["peer-00"]
     start, ctx = peer.start.clone(), peer.context("train")
@@ -226,8 +264,11 @@ STAYS = {"head": "theta", "ditto": "personal"}
 
 @pytest.mark.parametrize("spec", EVERY_STRATEGY, ids=spec_id)
 @pytest.mark.parametrize("method", STAYS)
-def test_nan_planted_in_what_must_stay_never_reaches_anyone(spec: dict[str, Any], method: str) -> None:
-    """After a round, one peer's head (or personal model) is NaN; nobody else's numbers may become so."""
+def test_nan_planted_in_what_must_stay_never_reaches_anyone(
+    spec: dict[str, Any], method: str
+) -> None:
+    """After a round, one peer's head (or personal model) is NaN; nobody else's numbers may become
+    so."""
     simulation = simulate(tiny(strategy=spec, method=method, rounds=3, eval={"gradients_every": 0}))
     simulation.round()
     head = simulation.world.learner.layout.head
@@ -248,7 +289,11 @@ def test_nan_planted_in_what_must_stay_never_reaches_anyone(spec: dict[str, Any]
     for name, peer in simulation.peers.items():
         if name != "peer-03":
             assert torch.isfinite(peer.start).all(), name
-            assert all(torch.isfinite(value).all() for value in peer.rows.state.values() if value.is_floating_point())
+            assert all(
+                torch.isfinite(value).all()
+                for value in peer.rows.state.values()
+                if value.is_floating_point()
+            )
 
 
 @pytest.mark.parametrize("method", STAYS)
@@ -261,7 +306,11 @@ def test_what_must_stay_is_in_the_bytes_of_no_message(method: str) -> None:
         host = simulation.peers["peer-01" if name == "peer-00" else "peer-00"]
         visited = host.host_visit(peer.share_start, name, None, 1).share
         assert visited is not None
-        secret = [peer.rows.state["personal"], peer.rows.next_state["personal"]] if method == "ditto" else []
+        secret = (
+            [peer.rows.state["personal"], peer.rows.next_state["personal"]]
+            if method == "ditto"
+            else []
+        )
         if method == "head":
             secret = [peer.trained[head], peer.start[head], host.trained[head], host.start[head]]
         for share in (peer.share, peer.share_start, visited):

@@ -15,14 +15,22 @@ from amity.config import load
 from amity.data.own import Columns, adapt, dataset_of
 from amity.errors import DataError
 
-SMALL: dict[str, Any] = {"rounds": 2, "peers": 3, "train.epochs": 1, "train.batch": 16, "partition.test": 20}
+SMALL: dict[str, Any] = {
+    "rounds": 2,
+    "peers": 3,
+    "train.epochs": 1,
+    "train.batch": 16,
+    "partition.test": 20,
+}
 
 
 def arrays(count: int = 120, peers: bool = True) -> dict[str, Any]:
     draw = np.random.default_rng(0)
     y = draw.integers(3, size=count)
     x = draw.normal(size=(count, 6)) + y[:, None]
-    return {"x": x, "y": y} | ({"peer": np.repeat(["north", "south", "west"], count // 3)} if peers else {})
+    return {"x": x, "y": y} | (
+        {"peer": np.repeat(["north", "south", "west"], count // 3)} if peers else {}
+    )
 
 
 def test_an_npz_trains_with_natural_peers_and_their_names() -> None:
@@ -38,7 +46,9 @@ def test_a_folder_of_arrays_is_the_same_as_an_npz() -> None:
     Path("folder").mkdir()
     for name, values in arrays().items():
         np.save(f"folder/{name}.npy", values)
-    one, other = (load(None, [f"data={source}"]).data.thing.load() for source in ("mine.npz", "folder"))
+    one, other = (
+        load(None, [f"data={source}"]).data.instance.load() for source in ("mine.npz", "folder")
+    )
     assert torch.equal(one.pixels.x, other.pixels.x)
     assert (one.test == other.test).all()
 
@@ -66,15 +76,25 @@ def test_every_peer_keeps_examples_for_training_and_for_testing() -> None:
 
 
 def test_labels_may_be_names_or_any_numbers() -> None:
-    for labels, names in ((["cat", "dog"] * 30, ("cat", "dog")), ([7, -2] * 30, ("-2", "7")), ([0.0, 1.0] * 30, ("0", "1"))):
-        dataset = dataset_of("m", Columns(np.random.default_rng(0).normal(size=(60, 2)), np.array(labels)), 0.2)
+    for labels, names in (
+        (["cat", "dog"] * 30, ("cat", "dog")),
+        ([7, -2] * 30, ("-2", "7")),
+        ([0.0, 1.0] * 30, ("0", "1")),
+    ):
+        dataset = dataset_of(
+            "m", Columns(np.random.default_rng(0).normal(size=(60, 2)), np.array(labels)), 0.2
+        )
         assert (dataset.names, dataset.classes) == (names, 2)
         assert set(dataset.labels) == {0, 1}
 
 
 def test_images_may_have_channels_last_or_none_and_bytes_stay_bytes() -> None:
     y = np.arange(20) % 2
-    for shape, expected in (((20, 9, 8, 3), (3, 9, 8)), ((20, 3, 9, 8), (3, 9, 8)), ((20, 9, 8), (1, 9, 8))):
+    for shape, expected in (
+        ((20, 9, 8, 3), (3, 9, 8)),
+        ((20, 3, 9, 8), (3, 9, 8)),
+        ((20, 9, 8), (1, 9, 8)),
+    ):
         dataset = dataset_of("m", Columns(np.zeros(shape, np.uint8), y), 0.2)
         assert dataset.shape == expected
         assert dataset.pixels.x.dtype == torch.uint8
@@ -93,17 +113,26 @@ def test_normalisation_comes_from_the_training_part() -> None:
         ({"y": np.linspace(0, 1, 120)}, r"labels look like a regression target \(0.00840336, "),
         ({"y": np.arange(120)}, "120 different labels for 120 examples; these are no classes"),
         ({"y": np.zeros(120, int)}, "only one class"),
-        ({"y": np.array([None, 1] * 60, dtype=object)}, "labels must be all numbers or all text, got NoneType, int"),
+        (
+            {"y": np.array([None, 1] * 60, dtype=object)},
+            "labels must be all numbers or all text, got NoneType, int",
+        ),
         ({"y": np.array([1.0, np.nan] * 60)}, r"label of example 1 is missing \(NaN\)"),
         ({"y": np.ones(120, complex)}, "labels must be whole numbers or names, got complex128"),
-        ({"y": np.zeros((120, 3), int)}, r"y must be one value for each of the 120 examples, got \(120, 3\)"),
+        (
+            {"y": np.zeros((120, 3), int)},
+            r"y must be one value for each of the 120 examples, got \(120, 3\)",
+        ),
         ({"y": np.arange(119) % 3}, "y must be one value for each"),
         ({"x": np.zeros(120)}, "x must hold one row"),
         ({"x": np.full((120, 2), np.inf)}, "example 0 has NaN or Inf"),
         ({"x": np.array([["a", "b"]] * 120)}, "x must be numbers"),
         ({"peer": np.arange(5)}, "peer must be one value for each"),
         ({"split": np.array(["train", "dev"] * 60)}, "split must be train or test, got 'dev'"),
-        ({"split": np.array(["train"] * 120)}, "120 training and 0 test examples; both must be there"),
+        (
+            {"split": np.array(["train"] * 120)},
+            "120 training and 0 test examples; both must be there",
+        ),
     ],
 )
 def test_columns_that_cannot_be_are_refused(change: dict[str, Any], message: str) -> None:
@@ -128,7 +157,7 @@ def test_files_that_are_no_arrays_are_refused() -> None:
         ("absent.npz", "absent.npz: does not exist"),
     ):
         with pytest.raises(DataError, match=message):
-            load(None, [f"data={name}"]).data.thing.load()
+            load(None, [f"data={name}"]).data.instance.load()
 
 
 # -- images
@@ -146,15 +175,17 @@ def folder_of_images(root: str, peers: bool = False, splits: bool = False) -> No
                     Image.fromarray(pixels).save(folder / f"{k}.png")
 
 
-@pytest.mark.parametrize(("peers", "splits"), [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(
+    ("peers", "splits"), [(False, False), (True, False), (False, True), (True, True)]
+)
 def test_image_folders_are_read_with_peers_and_splits(peers: bool, splits: bool) -> None:
     folder_of_images("scans", peers, splits)
-    dataset = load(None, ["data=scans", "data.size=16"]).data.thing.load()
+    dataset = load(None, ["data=scans", "data.size=16"]).data.instance.load()
     assert (dataset.shape, dataset.classes, dataset.names) == ((3, 16, 16), 2, ("dark", "light"))
     assert dataset.writer_names == (("north", "south") if peers else ())
     if splits:
         assert len(dataset.train) == len(dataset.test)
-    grey = load(None, ["data=scans", "data.grey=true"]).data.thing.load()
+    grey = load(None, ["data=scans", "data.grey=true"]).data.instance.load()
     assert grey.shape == (1, 32, 32)
     bright = grey.pixels.x.float().mean((1, 2, 3))
     assert bright[grey.labels == 1].min() > bright[grey.labels == 0].max()
@@ -162,7 +193,9 @@ def test_image_folders_are_read_with_peers_and_splits(peers: bool, splits: bool)
 
 def test_an_image_folder_trains() -> None:
     folder_of_images("scans", peers=True)
-    result = amity.run(data="scans", partition="natural", **{**SMALL, "peers": 2, "partition.least": 5}, out="r")
+    result = amity.run(
+        data="scans", partition="natural", **{**SMALL, "peers": 2, "partition.least": 5}, out="r"
+    )
     assert sorted(result.origins.values()) == ["north", "south"]
 
 
@@ -170,20 +203,20 @@ def test_one_corrupt_image_is_named_and_nothing_passed_over() -> None:
     folder_of_images("scans")
     Path("scans/dark/3.png").write_bytes(Path("scans/dark/3.png").read_bytes()[:60])
     with pytest.raises(DataError, match=r"scans/dark/3.png: is not an image that can be read"):
-        load(None, ["data=scans"]).data.thing.load()
+        load(None, ["data=scans"]).data.instance.load()
     Path("scans/dark/3.png").write_bytes(b"")
     with pytest.raises(DataError, match=r"scans/dark/3.png: is not an image"):
-        load(None, ["data=scans"]).data.thing.load()
+        load(None, ["data=scans"]).data.instance.load()
 
 
 def test_folders_that_do_not_fit_are_refused() -> None:
     Path("empty").mkdir()
     with pytest.raises(DataError, match="no images; expected CLASS/file or PEER/CLASS/file"):
-        load(None, ["data=empty"]).data.thing.load()
+        load(None, ["data=empty"]).data.instance.load()
     folder_of_images("scans")
     Image.new("RGB", (4, 4)).save("scans/stray.png")
     with pytest.raises(DataError, match=r"stray\.png does not fit"):
-        load(None, ["data=scans"]).data.thing.load()
+        load(None, ["data=scans"]).data.instance.load()
 
 
 # -- tables
@@ -194,7 +227,9 @@ def table() -> Any:
 
     mine = arrays()
     frame = pd.DataFrame(mine["x"], columns=[f"f{k}" for k in range(6)])
-    return frame.assign(diagnosis=np.array(["a", "b", "c"])[mine["y"]], hospital=mine["peer"], note="text")
+    return frame.assign(
+        diagnosis=np.array(["a", "b", "c"])[mine["y"]], hospital=mine["peer"], note="text"
+    )
 
 
 WORDS = ["data.label=diagnosis", "data.peer=hospital", "data.drop=note"]
@@ -203,7 +238,9 @@ WORDS = ["data.label=diagnosis", "data.peer=hospital", "data.drop=note"]
 def test_csv_and_parquet_give_the_same_and_train() -> None:
     table().to_csv("t.csv", index=False)
     table().to_parquet("t.parquet")
-    one, other = (load(None, [f"data={name}", *WORDS]).data.thing.load() for name in ("t.csv", "t.parquet"))
+    one, other = (
+        load(None, [f"data={name}", *WORDS]).data.instance.load() for name in ("t.csv", "t.parquet")
+    )
     assert torch.allclose(one.pixels.x, other.pixels.x)
     assert one.names == other.names == ("a", "b", "c")
     assert one.writer_names == ("north", "south", "west")
@@ -214,16 +251,22 @@ def test_csv_and_parquet_give_the_same_and_train() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["data.label=diagnos"], r"data.label: unknown column 'diagnos'; did you mean 'diagnosis'\?"),
+        (
+            ["data.label=diagnos"],
+            r"data.label: unknown column 'diagnos'; did you mean 'diagnosis'\?",
+        ),
         (["data.label=diagnosis"], "column 'hospital' is no number; .* data.drop=hospital"),
         (["data.label=diagnosis", "data.peer=hospitl"], "data.peer: unknown column 'hospitl'"),
-        (["data.label=f0", "data.drop=note,hospital,diagnosis"], "labels look like a regression target"),
+        (
+            ["data.label=f0", "data.drop=note,hospital,diagnosis"],
+            "labels look like a regression target",
+        ),
     ],
 )
 def test_tables_that_do_not_fit_are_refused(words: list[str], message: str) -> None:
     table().to_csv("t.csv", index=False)
     with pytest.raises(DataError, match=message):
-        load(None, ["data=t.csv", *words]).data.thing.load()
+        load(None, ["data=t.csv", *words]).data.instance.load()
 
 
 def test_a_table_with_a_hole_names_its_row() -> None:
@@ -231,10 +274,10 @@ def test_a_table_with_a_hole_names_its_row() -> None:
     frame.loc[4, "f2"] = np.nan
     frame.to_csv("t.csv", index=False)
     with pytest.raises(DataError, match="row 5 has no value in column 'f2'"):
-        load(None, ["data=t.csv", *WORDS]).data.thing.load()
+        load(None, ["data=t.csv", *WORDS]).data.instance.load()
     Path("empty.csv").write_text("")
     with pytest.raises(DataError, match="cannot be read as a table"):
-        load(None, ["data=empty.csv"]).data.thing.load()
+        load(None, ["data=empty.csv"]).data.instance.load()
 
 
 # -- functions
@@ -253,7 +296,11 @@ def test_a_function_may_return_arrays_a_mapping_or_a_torch_dataset() -> None:
     for found in ((mine["x"], mine["y"]), (mine["x"], mine["y"], mine["peer"]), mine):
         assert adapt("f", found, 0.2).classes == 3
     dataset = adapt("f", Pairs(), 0.2)
-    assert (dataset.shape, dataset.classes, len(dataset.train) + len(dataset.test)) == ((1, 4, 4), 2, 60)
+    assert (dataset.shape, dataset.classes, len(dataset.train) + len(dataset.test)) == (
+        (1, 4, 4),
+        2,
+        60,
+    )
     for found, message in (
         (7, "returned int, expected"),
         ((1, 2, 3, 4, 5), "returned tuple, expected"),
@@ -266,10 +313,18 @@ def test_a_function_may_return_arrays_a_mapping_or_a_torch_dataset() -> None:
 def test_a_hugging_face_dataset_works() -> None:
     datasets = pytest.importorskip("datasets", reason="pip install datasets")
     pictures = [Image.new("L", (8, 8), 10 + 200 * (k % 2)) for k in range(40)]
-    rows = {"image": pictures, "label": [k % 2 for k in range(40)], "writer": [f"w{k % 4}" for k in range(40)]}
+    rows = {
+        "image": pictures,
+        "label": [k % 2 for k in range(40)],
+        "writer": [f"w{k % 4}" for k in range(40)],
+    }
     found = datasets.Dataset.from_dict(rows).cast_column("image", datasets.Image())
     dataset = adapt("hf", found, 0.2)
-    assert (dataset.shape, dataset.classes, dataset.writer_names) == ((1, 8, 8), 2, ("w0", "w1", "w2", "w3"))
+    assert (dataset.shape, dataset.classes, dataset.writer_names) == (
+        (1, 8, 8),
+        2,
+        ("w0", "w1", "w2", "w3"),
+    )
     both = datasets.DatasetDict({"train": found, "test": found})
     assert len(adapt("hf", both, 0.2).test) == 40
     with pytest.raises(DataError, match="no label column; expected one of label"):
@@ -278,12 +333,13 @@ def test_a_hugging_face_dataset_works() -> None:
 
 def test_a_function_in_a_file_is_a_dataset() -> None:
     Path("mine.py").write_text(
-        "import numpy as np\n"
-        "def toy():\n"
-        "    y = np.arange(90) % 3\n"
-        "    return np.random.default_rng(0).normal(size=(90, 4)) + y[:, None], y, np.repeat(['a', 'b', 'c'], 30)\n"
+        "import numpy as np\ndef toy():\n    y = np.arange(90) % 3\n    return"
+        " np.random.default_rng(0).normal(size=(90, 4)) + y[:, None], y, np.repeat(['a', 'b', 'c'],"
+        " 30)\n"
     )
     result = amity.run(data="mine.py:toy", partition="natural", out="r", **SMALL)
     assert sorted(result.origins.values()) == ["a", "b", "c"]
-    with pytest.raises(DataError, match=r"natural: 3 of 3 writers have >= 10 .*; use peers<=3 .* got peers=4"):
+    with pytest.raises(
+        DataError, match=r"natural: 3 of 3 writers have >= 10 .*; use peers<=3 .* got peers=4"
+    ):
         amity.run(data="mine.py:toy", partition="natural", out="q", **{**SMALL, "peers": 4})

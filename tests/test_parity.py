@@ -1,4 +1,5 @@
-"""The same config and seed, in the simulator and between real processes: the same choices and the same bits."""
+"""The same config and seed, in the simulator and between real processes: the same choices and the
+same bits."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from amity.net.collect import merge
+from amity.lab.run import Result, run
+from amity.lab.store import commits
+from amity.net.ops.collect import merge
+from amity.net.ops.swarm import Swarm
 from amity.net.options import Net
-from amity.net.swarm import Swarm
-from amity.run import Result, run
-from amity.store import commits
 from tests.conftest import EVERY_METHOD, EVERY_STRATEGY, spec_id, tiny
 
 REFERENCES = ("fedavg", "oracle")
@@ -43,7 +44,11 @@ def models(path: Path) -> dict[str, torch.Tensor]:
     """All tensors of the newest checkpoint, by peer and name."""
     commit = next(commits(path))
     assert commit.tensors is not None
-    return {f"{peer}/{key}": value for peer in commit.memory for key, value in commit.tensors.of(peer).items()}
+    return {
+        f"{peer}/{key}": value
+        for peer in commit.memory
+        for key, value in commit.tensors.of(peer).items()
+    }
 
 
 def rows(edges: list[dict[str, Any]]) -> dict[tuple[int, str], Any]:
@@ -51,8 +56,14 @@ def rows(edges: list[dict[str, Any]]) -> dict[tuple[int, str], Any]:
 
 
 TELLING = ("gossip", "fomo", "afind+:literal", "afind+:paper:grad_asker")
-"""With methods that differ from these two in what they train, and not in what they ask: every kind of ask, once."""
-PAIRS = [(s, m) for s in SPECS for m in EVERY_METHOD if m in ("finetune", "head") or spec_id(s) in TELLING]
+"""With methods that differ from these two in what they train, and not in what they ask: every kind
+of ask, once."""
+PAIRS = [
+    (s, m)
+    for s in SPECS
+    for m in EVERY_METHOD
+    if m in ("finetune", "head") or spec_id(s) in TELLING
+]
 
 
 @pytest.mark.parametrize(("spec", "method"), PAIRS, ids=[f"{spec_id(s)}-{m}" for s, m in PAIRS])
@@ -70,8 +81,16 @@ COMPOSED: dict[str, dict[str, Any]] = {
         "mixer": "median",
         "method": "dispfl",
     },
-    "visits weighed by fomo": {"strategy": {"name": "afind+", "preset": "literal"}, "stages": "fomo", "method": "head"},
-    "a similarity gate brings its card": {"strategy": "gossip", "stages": "simgate", "mixer": "trimmed"},
+    "visits weighed by fomo": {
+        "strategy": {"name": "afind+", "preset": "literal"},
+        "stages": "fomo",
+        "method": "head",
+    },
+    "a similarity gate brings its card": {
+        "strategy": "gossip",
+        "stages": "simgate",
+        "mixer": "trimmed",
+    },
     "uploads clipped without noise": {"privacy": {"name": "upload", "sigma": 0.0, "clip": 0.5}},
 }
 
@@ -81,8 +100,15 @@ def test_stages_mixers_and_privacy_give_the_same_bits_in_a_swarm(tmp_path: Path,
     same_bits(tmp_path, {"peers": 4, "rounds": 4, **COMPOSED[what]})
 
 
-def test_private_real_peers_report_the_simulators_epsilon_and_noise_of_their_own(tmp_path: Path) -> None:
-    layers: dict[str, Any] = {"peers": 3, "rounds": 3, "strategy": "gossip", "privacy": {"name": "gradients", "sigma": 2.0}}
+def test_private_real_peers_report_the_simulators_epsilon_and_noise_of_their_own(
+    tmp_path: Path,
+) -> None:
+    layers: dict[str, Any] = {
+        "peers": 3,
+        "rounds": 3,
+        "strategy": "gossip",
+        "privacy": {"name": "gradients", "sigma": 2.0},
+    }
     layers |= {"engine": {"workers": 1, "vectorise": "off", "group": 1}}
     simulated = run(tiny(**layers), tmp_path / "simulated")
     swarm = swarm_of(tmp_path / "swarm", **layers)
@@ -92,7 +118,12 @@ def test_private_real_peers_report_the_simulators_epsilon_and_noise_of_their_own
         mine = [r for r in simulated.metrics if r["peer"] == name]
         assert [r["epsilon"] for r in result.metrics] == [r["epsilon"] for r in mine]
         assert all(r["excluded"] == [] for r in result.metrics)
-        thetas.append(not torch.equal(models(result.path)[f"{name}/start"], models(tmp_path / "simulated")[f"{name}/start"]))
+        thetas.append(
+            not torch.equal(
+                models(result.path)[f"{name}/start"],
+                models(tmp_path / "simulated")[f"{name}/start"],
+            )
+        )
     assert all(thetas)
     merge(swarm.out, swarm.config)
     assert "guaranteed" in Result(swarm.out, swarm.config).privacy
@@ -109,7 +140,11 @@ def same_bits(tmp_path: Path, layers: dict[str, Any]) -> None:
     for name in swarm.names:
         result = Result(swarm.folder(name) / "state", swarm.config)
         theirs = models(result.path)
-        assert rows(result.edges) == {key: row for key, row in rows(simulated.edges).items() if key[1] == name}
-        assert {r["accuracy"] for r in result.metrics if r["round"] == last} == {simulated.final()[name]}
+        assert rows(result.edges) == {
+            key: row for key, row in rows(simulated.edges).items() if key[1] == name
+        }
+        assert {r["accuracy"] for r in result.metrics if r["round"] == last} == {
+            simulated.final()[name]
+        }
         for key, tensor in theirs.items():
             assert torch.equal(tensor, ours[key]), key

@@ -14,22 +14,37 @@ from amity.errors import DataError
 from amity.topology import peer_names
 
 
-def a_dataset(train: int = 1000, test: int = 500, classes: int = 10, writers: bool = False) -> Dataset:
+def a_dataset(
+    train: int = 1000, test: int = 500, classes: int = 10, writers: bool = False
+) -> Dataset:
     draw = np.random.default_rng(0)
     y = draw.integers(classes, size=train + test)
     y[:classes] = np.arange(classes)
     x = draw.normal(size=(train + test, 1, 2, 2))
     ids = draw.integers(30, size=train + test) if writers else None
-    return build("made up", x, y, np.arange(train), np.arange(train, train + test), mean=0.0, std=1.0, writers=ids)
+    return build(
+        "made up",
+        x,
+        y,
+        np.arange(train),
+        np.arange(train, train + test),
+        mean=0.0,
+        std=1.0,
+        writers=ids,
+    )
 
 
-def deal(name: str, dataset: Dataset | None = None, peers: int = 10, seed: int = 0, **options: Any) -> Any:
+def deal(
+    name: str, dataset: Dataset | None = None, peers: int = 10, seed: int = 0, **options: Any
+) -> Any:
     dataset = dataset or a_dataset()
     return dataset, split(dataset, partitions[name].build(options), peer_names(peers), seed)
 
 
 @pytest.mark.parametrize("entry", list(partitions), ids=lambda entry: entry.name)
-def test_every_partition_gives_everyone_examples_within_the_pools_without_repeats(entry: Any) -> None:
+def test_every_partition_gives_everyone_examples_within_the_pools_without_repeats(
+    entry: Any,
+) -> None:
     dataset, peers = deal(entry.name, a_dataset(writers=True))
     train, test = set(dataset.train.tolist()), set(dataset.test.tolist())
     for data in peers.values():
@@ -60,7 +75,9 @@ def test_dirichlet_ends_for_every_alpha_with_equal_disjoint_hands(alpha: float) 
 
 def test_a_small_alpha_skews_and_a_large_one_does_not() -> None:
     top = {
-        alpha: np.mean([max(d.labels) for d in deal("dirichlet", alpha=alpha, samples=40)[1].values()])
+        alpha: np.mean(
+            [max(d.labels) for d in deal("dirichlet", alpha=alpha, samples=40)[1].values()]
+        )
         for alpha in (0.1, 100.0)
     }
     assert top[0.1] > 0.5
@@ -69,7 +86,9 @@ def test_a_small_alpha_skews_and_a_large_one_does_not() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 10), st.integers(1, 12), st.integers(0, 99))
-def test_pathological_gives_exactly_c_classes_in_equal_parts(classes: int, peers: int, seed: int) -> None:
+def test_pathological_gives_exactly_c_classes_in_equal_parts(
+    classes: int, peers: int, seed: int
+) -> None:
     _, hands = deal("pathological", peers=peers, seed=seed, classes=classes, samples=40)
     for data in hands.values():
         shares = [share for share in data.labels if share > 0]
@@ -88,7 +107,11 @@ def test_shards_are_disjoint_and_hold_at_most_c_classes() -> None:
 def test_labels_are_held_as_told_and_the_first_peers_hand_depends_on_nobody_else() -> None:
     _, peers = deal("labels", labels=((4, 5), (0, 1, 2)), samples=12)
     hands = list(peers.values())
-    assert [{k for k, share in enumerate(data.labels) if share} for data in hands[:3]] == [{4, 5}, {0, 1, 2}, {4, 5}]
+    assert [{k for k, share in enumerate(data.labels) if share} for data in hands[:3]] == [
+        {4, 5},
+        {0, 1, 2},
+        {4, 5},
+    ]
     _, others = deal("labels", labels=((4, 5), (7, 8)), samples=12)
     assert torch.equal(hands[0].train.index, next(iter(others.values())).train.index)
 
@@ -107,7 +130,9 @@ def test_natural_peers_are_writers_with_their_own_test_examples() -> None:
     made.writers[made.test[made.writers[made.test] == 3]] = 4  # writer 3 has no test examples
     dataset, peers = deal("natural", made, peers=29, least=5)
     for data in peers.values():
-        writers = {int(dataset.writers[i]) for part in (data.train, data.test) for i in part.index.tolist()}
+        writers = {
+            int(dataset.writers[i]) for part in (data.train, data.test) for i in part.index.tolist()
+        }
         assert len(writers) == 1
 
 
@@ -134,8 +159,16 @@ def test_validation_is_cut_off_the_training_examples() -> None:
     ("name", "options", "message"),
     [
         ("pathological", {"classes": 11}, "classes must be <= 10, the number that exist, got 11"),
-        ("pathological", {"classes": 1, "samples": 500}, "a peer needs 500; use smaller partition.samples"),
-        ("dirichlet", {"samples": 200}, r"10 peers x 200 samples exceed the 1000 .* use partition.samples<=100"),
+        (
+            "pathological",
+            {"classes": 1, "samples": 500},
+            "a peer needs 500; use smaller partition.samples",
+        ),
+        (
+            "dirichlet",
+            {"samples": 200},
+            r"10 peers x 200 samples exceed the 1000 .* use partition.samples<=100",
+        ),
         ("dirichlet_class", {"least": 200}, "cannot give 10 peers 200 each"),
         ("groups", {"groups": 11}, "must be <= 10"),
         ("labels", {"labels": ((3, 10),)}, r"different classes from 0 to 9, got \(3, 10\)"),
@@ -144,7 +177,9 @@ def test_validation_is_cut_off_the_training_examples() -> None:
         ("natural", {}, "does not say who wrote what"),
     ],
 )
-def test_a_partition_that_the_data_does_not_allow_is_refused(name: str, options: dict[str, Any], message: str) -> None:
+def test_a_partition_that_the_data_does_not_allow_is_refused(
+    name: str, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(DataError, match=message):
         deal(name, **options)
 

@@ -20,11 +20,11 @@ import numpy as np
 import pytest
 import tomli_w
 
+from amity.lab.store import read_lines
+from amity.net.ops.swarm import free_ports
 from amity.net.options import Net
-from amity.net.roster import Member, Roster
 from amity.net.setup import read_setup
-from amity.net.swarm import free_ports
-from amity.store import read_lines
+from amity.net.trust.roster import Member, Roster
 from tests.conftest import Call
 from tests.test_parity import swarm_of
 
@@ -34,7 +34,9 @@ def found(call: Call, tmp: Path, names: tuple[str, ...] = ("a", "b")) -> dict[st
     assert call("ca init ca")[0] == 0
     members, ports = [], free_ports(len(names))
     for name, port in zip(names, ports, strict=True):
-        code, out, _ = call(f"peer init {name} name={name} host=127.0.0.1 port={port} network=trial")
+        code, out, _ = call(
+            f"peer init {name} name={name} host=127.0.0.1 port={port} network=trial"
+        )
         assert code == 0
         assert call(f"ca sign ca {name}/identity/request.pem name={name}")[0] == 0
         (tmp / name / "identity" / "ca.pem").write_bytes((tmp / "ca" / "ca.pem").read_bytes())
@@ -46,14 +48,17 @@ def found(call: Call, tmp: Path, names: tuple[str, ...] = ("a", "b")) -> dict[st
     return {name: tmp / name for name in names}
 
 
-def configure(folder: Path, *, run: dict[str, Any], net: dict[str, Any] | None = None, **peer: Any) -> None:
+def configure(
+    folder: Path, *, run: dict[str, Any], net: dict[str, Any] | None = None, **peer: Any
+) -> None:
     setup = read_setup(folder)
     who = {"name": setup.who.name, "listen": setup.who.listen, **peer}
     (folder / "peer.toml").write_text(tomli_w.dumps({"peer": who, "net": net or {}, "run": run}))
 
 
 def check(folder: Path) -> tuple[int, str]:
-    """`amity peer check` in a process of its own: it opens the network, and after that no process may fork peers."""
+    """`amity peer check` in a process of its own: it opens the network, and after that no process
+    may fork peers."""
     command = [sys.executable, "-m", "amity", "peer", "check", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, done.stdout + done.stderr
@@ -64,7 +69,9 @@ def running(*folders: Path) -> Iterator[list[subprocess.Popen[str]]]:
     """`amity peer run` for each, as an operator would start it."""
     command = [sys.executable, "-m", "amity", "peer", "run"]
     processes = [
-        subprocess.Popen([*command, str(folder)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        subprocess.Popen(
+            [*command, str(folder)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         for folder in folders
     ]
     try:
@@ -85,15 +92,27 @@ def cats_and_dogs(path: Path, classes: list[str], seed: int) -> None:
     np.savez(path, x=x.astype(np.float32), y=y)
 
 
-def test_two_hospitals_with_their_own_data_and_class_lists_learn_from_each_other(call: Call, tmp_path: Path) -> None:
+def test_two_hospitals_with_their_own_data_and_class_lists_learn_from_each_other(
+    call: Call, tmp_path: Path
+) -> None:
     peers = found(call, tmp_path)
     cats_and_dogs(tmp_path / "a" / "mine.npz", ["cat", "dog"], 1)
     cats_and_dogs(tmp_path / "b" / "mine.npz", ["cat", "fox"], 2)
-    run = {"data": {"name": "arrays", "path": "mine.npz"}, "model": {"name": "mlp", "hidden": 8}, "rounds": 4}
+    run = {
+        "data": {"name": "arrays", "path": "mine.npz"},
+        "model": {"name": "mlp", "hidden": 8},
+        "rounds": 4,
+    }
     run |= {"strategy": {"name": "gossip", "k": 1}, "train": {"lr": 0.1, "epochs": 2, "batch": 8}}
     (port,) = free_ports(1)
     for name, folder in peers.items():
-        configure(folder, run=run, net={"deadline": 60}, classes=["cat", "dog", "fox"], metrics=port if name == "a" else 0)
+        configure(
+            folder,
+            run=run,
+            net={"deadline": 60},
+            classes=["cat", "dog", "fox"],
+            metrics=port if name == "a" else 0,
+        )
     code, out = check(peers["a"])
     assert code == 1
     assert "BAD reach b" in " ".join(out.split()), out
@@ -103,7 +122,11 @@ def test_two_hospitals_with_their_own_data_and_class_lists_learn_from_each_other
         while "amity_round" not in text:
             time.sleep(0.1)
             try:
-                text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
+                text = (
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5)
+                    .read()
+                    .decode()
+                )
             except OSError:
                 assert processes[0].poll() is None
         outputs = [process.communicate(timeout=90)[0] for process in processes]
@@ -114,7 +137,9 @@ def test_two_hospitals_with_their_own_data_and_class_lists_learn_from_each_other
     assert call("report a")[0] == 0
     page = (peers["a"] / "report.html").read_text()
     assert "Who took from whom" in page
-    assert not re.search(r'(src|href)="http|@import|url\(http', page), "nothing is loaded from anywhere"
+    assert not re.search(r'(src|href)="http|@import|url\(http', page), (
+        "nothing is loaded from anywhere"
+    )
     (tmp_path / "both").mkdir()
     for name, folder in peers.items():
         (folder / "state").rename(tmp_path / "both" / name)
@@ -143,7 +168,9 @@ def test_without_its_key_or_certificate_a_peer_does_not_start_and_says_what_to_d
     assert not (tmp_path / "a" / "state").exists()
 
 
-def test_a_peer_that_is_not_on_the_roster_or_has_another_key_there_does_not_start(call: Call, tmp_path: Path) -> None:
+def test_a_peer_that_is_not_on_the_roster_or_has_another_key_there_does_not_start(
+    call: Call, tmp_path: Path
+) -> None:
     peers = found(call, tmp_path)
     roster = Roster.load(peers["a"] / "roster.toml")
     (peers["a"] / "roster.toml").write_text(roster.without("a").dump())
@@ -153,7 +180,9 @@ def test_a_peer_that_is_not_on_the_roster_or_has_another_key_there_does_not_star
     assert "lists another key for a" in call("peer run a")[2]
 
 
-def test_a_renewed_certificate_of_the_same_key_needs_no_change_of_the_roster(call: Call, tmp_path: Path) -> None:
+def test_a_renewed_certificate_of_the_same_key_needs_no_change_of_the_roster(
+    call: Call, tmp_path: Path
+) -> None:
     peers = found(call, tmp_path, ("a",))
     before = (peers["a"] / "identity" / "cert.pem").read_bytes()
     assert call("peer request a")[0] == 0
@@ -178,7 +207,9 @@ def test_a_renewed_certificate_of_the_same_key_needs_no_change_of_the_roster(cal
         ("peers=1 strategy=gossip out=x net.sync=never", "sync"),
     ],
 )
-def test_a_swarm_refuses_what_no_network_can_do_in_one_line(call: Call, words: str, says: str) -> None:
+def test_a_swarm_refuses_what_no_network_can_do_in_one_line(
+    call: Call, words: str, says: str
+) -> None:
     code, _, err = call(f"swarm {words}")
     assert code == 2
     assert says in err
@@ -200,13 +231,25 @@ def test_the_swarm_command_shows_a_table_of_results_and_the_same_report_and_goes
     assert [r["round"] for r in read_lines(tmp_path / "s" / "rounds.jsonl")] == [0, 1, 2, 3]
     again = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert again.returncode == 0, again.stderr
-    other = subprocess.run([*command, "seed=3"], capture_output=True, text=True, timeout=90, check=False)
+    other = subprocess.run(
+        [*command, "seed=3"], capture_output=True, text=True, timeout=90, check=False
+    )
     assert other.returncode == 2
     assert "differs in seed" in other.stderr
 
 
 def test_ctrl_c_ends_all_peers_of_a_swarm_and_it_goes_on_where_it_was(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "amity", "swarm", "--peers", "3", "rounds=2000", "out=s", "train.epochs=20"]
+    command = [
+        sys.executable,
+        "-m",
+        "amity",
+        "swarm",
+        "--peers",
+        "3",
+        "rounds=2000",
+        "out=s",
+        "train.epochs=20",
+    ]
     metrics = tmp_path / "s" / "peers" / "peer-00" / "state" / "metrics.jsonl"
     done = 0
     for _ in range(2):
@@ -228,14 +271,24 @@ def test_ctrl_c_ends_all_peers_of_a_swarm_and_it_goes_on_where_it_was(tmp_path: 
             with open(tmp_path / "s" / "peers" / name / "state" / ".lock", "rb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody holds it any more
         before, done = done, len(read_lines(metrics))
-        assert [r["round"] for r in read_lines(metrics)[:done]] == list(range(done)), "no round twice, none left out"
+        assert [r["round"] for r in read_lines(metrics)[:done]] == list(range(done)), (
+            "no round twice, none left out"
+        )
         assert done >= before + 3
 
 
 @pytest.mark.parametrize("transfer", ["bf16", "int8"])
 def test_models_travel_in_fewer_bytes_and_learn_as_well(tmp_path: Path, transfer: str) -> None:
-    layers = {"peers": 3, "rounds": 6, "strategy": {"name": "gossip", "k": 2}, "model": {"name": "mlp", "hidden": 40}}
-    layers |= {"train": {"epochs": 5, "batch": 8, "lr": 0.05}, "partition": {"name": "iid", "samples": 60, "test": 100}}
+    layers = {
+        "peers": 3,
+        "rounds": 6,
+        "strategy": {"name": "gossip", "k": 2},
+        "model": {"name": "mlp", "hidden": 40},
+    }
+    layers |= {
+        "train": {"epochs": 5, "batch": 8, "lr": 0.05},
+        "partition": {"name": "iid", "samples": 60, "test": 100},
+    }
     final = {}
     for kind in ("fp32", transfer):
         swarm = swarm_of(tmp_path / kind, Net(transfer=kind), **layers)  # type: ignore[arg-type]
@@ -251,13 +304,21 @@ def test_models_travel_in_fewer_bytes_and_learn_as_well(tmp_path: Path, transfer
 def test_a_process_that_has_opened_a_network_itself_refuses_to_fork_peers(tmp_path: Path) -> None:
     """Zenoh's threads do not survive a fork: peers would hang without a word."""
     script = (
-        "import sys\nfrom pathlib import Path\nfrom amity.net.greet import greetings\n"
-        "from amity.net.setup import read_setup\nfrom amity.net.swarm import Swarm\nfrom tests.conftest import tiny\n"
-        "swarm = Swarm(Path('s'), tiny(peers=2, rounds=1))\nswarm.lay_out()\n"
-        "print([f.detail for f in greetings(read_setup(swarm.folder('peer-00')))])\nswarm.start()\n"
+        "import sys\nfrom pathlib import Path\nfrom amity.net.greet import greetings\nfrom"
+        " amity.net.setup import read_setup\nfrom amity.net.swarm import Swarm\nfrom tests.conftest"
+        " import tiny\nswarm = Swarm(Path('s'), tiny(peers=2,"
+        " rounds=1))\nswarm.lay_out()\nprint([f.detail for f in"
+        " greetings(read_setup(swarm.folder('peer-00')))])\nswarm.start()\n"
     )
     env = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env=env, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=env,
+        check=False,
+    )
     assert "nobody is running yet" in done.stdout, done.stderr
     assert done.returncode == 1
     assert "opened a network itself" in done.stderr
@@ -267,8 +328,12 @@ def test_a_swarm_with_nothing_wrong_reports_nothing_refused_late_or_missing(tmp_
     swarm = swarm_of(tmp_path / "s", peers=4, rounds=4)
     for name in swarm.names:
         log = read_lines(swarm.folder(name) / "state" / "audit.jsonl")
-        assert not [e for e in log if e["event"] in ("refused", "late", "missing", "error", "silent")]
+        assert not [
+            e for e in log if e["event"] in ("refused", "late", "missing", "error", "silent")
+        ]
         used = {(e["round"], e["peer"]): e["weight"] for e in log if e["event"] == "used"}
-        rows = {r["round"]: r["row"] for r in read_lines(swarm.folder(name) / "state" / "edges.jsonl")}
+        rows = {
+            r["round"]: r["row"] for r in read_lines(swarm.folder(name) / "state" / "edges.jsonl")
+        }
         assert used == {(t, j): w for t, row in rows.items() for j, w in row.items() if j != name}
         assert json.loads(json.dumps(log))[0]["event"] == "start"

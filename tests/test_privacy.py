@@ -1,4 +1,5 @@
-"""Differential privacy: mechanisms against their formulas, ε against Opacus, and what may be called a guarantee."""
+"""Differential privacy: mechanisms against their formulas, ε against Opacus, and what may be called
+a guarantee."""
 
 from __future__ import annotations
 
@@ -17,16 +18,18 @@ from torch import nn
 from torch.nn import functional as F
 
 import amity
-from amity.clipping import by_functions, by_layers
-from amity.compare import read_comparison
 from amity.config import resolve
 from amity.core import Share
+from amity.data.samples import Samples
 from amity.errors import ConfigError
-from amity.layout import layout_of
-from amity.learn import Learner, Noise, Recipe, Samples
-from amity.models import models
+from amity.lab.compare import read_comparison
+from amity.lab.store import dump
+from amity.learn.clipping import by_functions, by_layers
+from amity.learn.layout import layout_of
+from amity.learn.learner import DpSgd, Learner, Recipe
+from amity.learn.models import models
 from amity.net.accounts import Accounts, privacy_of
-from amity.privacy import (
+from amity.peer.privacy import (
     Account,
     PrivateGradients,
     PrivateUpload,
@@ -36,8 +39,7 @@ from amity.privacy import (
     statement,
     uncovered,
 )
-from amity.report import write_report
-from amity.store import dump
+from amity.show.report import write_report
 from tests.conftest import EVERY_METHOD, simulate, tiny
 from tests.test_every_strategy import check
 from tests.test_learn import samples
@@ -49,7 +51,8 @@ def residual() -> nn.Module:
 
 
 class Twice(nn.Module):
-    """One layer called twice, and weights used without their layer: what only the plain version can do."""
+    """One layer called twice, and weights used without their layer: what only the plain version can
+    do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +73,7 @@ class InPlace(nn.Module):
         return out
 
 
-# -- per-example gradients -----------------------------------------------------------------------------------------------
+# -- per-example gradients -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [mlp, conv, residual])
@@ -88,10 +91,15 @@ def test_the_fast_sum_of_clipped_gradients_is_that_of_a_loop(make: Any, clip: fl
         norm = torch.sqrt(sum(g.square().sum() for g in grads))  # type: ignore[arg-type]
         for name, g in zip(trained, grads, strict=True):
             expected[name] += g * (min(1.0, clip / float(norm)) if clip else 1.0)
-    fast, plain = by_layers(module, trained, module, x, y, clip), by_functions(module, trained, x, y, clip)
+    fast, plain = (
+        by_layers(module, trained, module, x, y, clip),
+        by_functions(module, trained, x, y, clip),
+    )
     assert fast is not None
     for found, losses in (fast, plain):
-        torch.testing.assert_close(losses, F.cross_entropy(module(x), y, reduction="none"), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            losses, F.cross_entropy(module(x), y, reduction="none"), rtol=1e-4, atol=1e-5
+        )
         for name in trained:
             torch.testing.assert_close(found[name], expected[name], rtol=1e-3, atol=1e-5)
 
@@ -106,7 +114,8 @@ class Folded(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         rows = x.flatten(1).view(len(x), 2, 8)
         if self.by_time:
-            seen = self.body(rows.transpose(0, 1)).transpose(0, 1)  # time first: with two examples, of the same length
+            # time first: with two examples, of the same length
+            seen = self.body(rows.transpose(0, 1)).transpose(0, 1)
         else:
             seen = self.body(rows.reshape(-1, 8)).view(len(x), 2, 8)
         out: torch.Tensor = self.head(seen.sum(1).relu())
@@ -114,19 +123,27 @@ class Folded(nn.Module):
 
 
 @pytest.mark.parametrize("by_time", [False, True])
-def test_no_example_counts_for_more_than_the_clip_in_modules_that_fold_rows_into_the_batch(by_time: bool) -> None:
+def test_no_example_counts_for_more_than_the_clip_in_modules_that_fold_rows_into_the_batch(
+    by_time: bool,
+) -> None:
     torch.manual_seed(0)
     module = Folded(by_time)
     mine = Learner(module, layout_of(module, "head", "body"), Recipe(1.0, 1.0, 0.0, 0.0, 2, 0.0))
     base = samples(2)
-    data = Samples(type(base.pixels)(100 * base.pixels.x, base.pixels.y, base.pixels.mean, base.pixels.std), base.index)
+    data = Samples(
+        type(base.pixels)(100 * base.pixels.x, base.pixels.y, base.pixels.mean, base.pixels.std),
+        base.index,
+    )
     theta = mine.initial()
-    gradient = mine.slope(theta, data, np.random.default_rng(0), Noise(0.0, 0.1)).theta
+    gradient = mine.slope(theta, data, np.random.default_rng(0), DpSgd(0.0, 0.1)).theta
     assert float(gradient.norm()) <= 2 * 0.1 / 2 + 1e-6  # two examples of at most C each, by L = 2
     assert list(mine._by_layers.values()) == [False]
 
 
-@pytest.mark.parametrize("make", [Twice, InPlace, lambda: nn.Sequential(nn.Flatten(), nn.LayerNorm(16), nn.Linear(16, 3))])
+@pytest.mark.parametrize(
+    "make",
+    [Twice, InPlace, lambda: nn.Sequential(nn.Flatten(), nn.LayerNorm(16), nn.Linear(16, 3))],
+)
 def test_modules_that_the_fast_way_does_not_know_are_left_to_the_plain_one(make: Any) -> None:
     torch.manual_seed(0)
     module = make()
@@ -138,7 +155,7 @@ def test_modules_that_the_fast_way_does_not_know_are_left_to_the_plain_one(make:
         torch.testing.assert_close(total[name] / 4, g)
 
 
-# -- DP-SGD ------------------------------------------------------------------------------------------------------------
+# -- DP-SGD ----------------------------------------------------------------------------------------
 
 
 def private(batch: int = 4, lr: float = 0.1) -> Learner:
@@ -149,7 +166,7 @@ def private(batch: int = 4, lr: float = 0.1) -> Learner:
 
 def test_without_noise_and_clipping_dp_sgd_is_sgd_on_the_same_batches() -> None:
     data, mine = samples(30), private()
-    got = mine.fit(mine.initial(), data, np.random.default_rng(3), 3, noise=Noise(0.0, 0.0))
+    got = mine.fit(mine.initial(), data, np.random.default_rng(3), 3, noise=DpSgd(0.0, 0.0))
 
     torch.manual_seed(0)
     module = mlp()
@@ -159,7 +176,9 @@ def test_without_noise_and_clipping_dp_sgd_is_sgd_on_the_same_batches() -> None:
     for _ in range(3 * math.ceil(30 / 4)):
         batch = torch.from_numpy(np.flatnonzero(draw.random(30) < 4 / 30))
         optimiser.zero_grad()
-        loss = F.cross_entropy(module(data.pixels.x[batch]), data.pixels.y[batch], reduction="sum") / 4
+        loss = (
+            F.cross_entropy(module(data.pixels.x[batch]), data.pixels.y[batch], reduction="sum") / 4
+        )
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     expected = torch.cat([p.detach().flatten() for p in module.parameters()])
@@ -174,7 +193,8 @@ def test_the_noise_on_a_gradient_has_standard_deviation_sigma_c_over_l() -> None
     data, sigma, clip = samples(20), 2.0, 0.7
     draws = [np.random.default_rng(4) for _ in range(2)]
     quiet, noisy = (
-        mine.slope(mine.initial(), data, draw, Noise(s, clip)).theta for draw, s in zip(draws, (0.0, sigma), strict=True)
+        mine.slope(mine.initial(), data, draw, DpSgd(s, clip)).theta
+        for draw, s in zip(draws, (0.0, sigma), strict=True)
     )
     noise = (noisy - quiet).numpy()  # the batch is drawn before the noise: it is the same
     assert len(noise) > 5000
@@ -184,7 +204,11 @@ def test_the_noise_on_a_gradient_has_standard_deviation_sigma_c_over_l() -> None
 
 def test_batches_take_every_example_by_chance() -> None:
     mine = private(batch=5)
-    sizes = [len(batch) for _ in range(200) for batch in mine._batches(20, np.random.default_rng(_), private=True)]
+    sizes = [
+        len(batch)
+        for _ in range(200)
+        for batch in mine._batches(20, np.random.default_rng(_), private=True)
+    ]
     assert len(sizes) == 200 * 4
     assert np.mean(sizes) == pytest.approx(5, rel=0.1)
     assert np.var(sizes) == pytest.approx(20 * 0.25 * 0.75, rel=0.2)
@@ -196,8 +220,12 @@ def test_a_step_that_catches_no_example_is_noise_alone() -> None:
     mine = private(batch=1)
     data = Samples(samples(2).pixels, torch.arange(2))
     before = mine.initial()
-    seeds = [seed for seed in range(50) if not (_after_seed(seed).random(2) < 0.5).any()]  # no example in the first batch
-    theta, loss = mine.fit(before, data, np.random.default_rng(seeds[0]), 1, noise=Noise(2.0, 0.1, steps=1))
+    seeds = [
+        seed for seed in range(50) if not (_after_seed(seed).random(2) < 0.5).any()
+    ]  # no example in the first batch
+    theta, loss = mine.fit(
+        before, data, np.random.default_rng(seeds[0]), 1, noise=DpSgd(2.0, 0.1, steps=1)
+    )
     assert math.isnan(loss)
     step = (theta - before).numpy() / 0.1  # the learning rate
     assert step.std() == pytest.approx(2.0 * 0.1, rel=0.2)
@@ -213,32 +241,35 @@ def _after_seed(seed: int) -> np.random.Generator:
 def test_part_of_a_model_trained_privately_leaves_the_rest_alone() -> None:
     mine, data = private(), samples(20)
     head, before = mine.layout.head, mine.initial()
-    theta, _ = mine.fit(before, data, np.random.default_rng(0), 1, head, noise=Noise(1.0, 1.0))
+    theta, _ = mine.fit(before, data, np.random.default_rng(0), 1, head, noise=DpSgd(1.0, 1.0))
     assert torch.equal(theta[: head.start], before[: head.start])
     assert not torch.equal(theta[head], before[head])
 
 
 def test_dp_sgd_costs_at_most_three_plain_steps() -> None:
-    """On `fashion` (fedavg_cnn, 28 x 28, batches of 64), fp32; the median of several pairs, as machines are noisy."""
+    """On `fashion` (fedavg_cnn, 28 x 28, batches of 64), fp32; the median of several pairs, as
+    machines are noisy."""
     torch.manual_seed(0)
     module = models["fedavg_cnn"].build({}).build((1, 28, 28), 10)
     mine = Learner(module, layout_of(module), Recipe(0.05, 0.05, 0.0, 0.0, 64, 0.0))
     base = samples(64, 10)
     x = torch.randn(64, 1, 28, 28)
-    data = Samples(type(base.pixels)(x, base.pixels.y, base.pixels.mean, base.pixels.std), torch.arange(64))
+    data = Samples(
+        type(base.pixels)(x, base.pixels.y, base.pixels.mean, base.pixels.std), torch.arange(64)
+    )
     theta = mine.initial()
 
-    def seconds(noise: Noise | None) -> float:
+    def seconds(noise: DpSgd | None) -> float:
         began = time.perf_counter()
         mine.fit(theta, data, np.random.default_rng(0), 3, noise=noise)
         return time.perf_counter() - began
 
-    seconds(None), seconds(Noise(1.0, 1.0))
-    ratios = [seconds(Noise(1.0, 1.0)) / seconds(None) for _ in range(7)]
+    seconds(None), seconds(DpSgd(1.0, 1.0))
+    ratios = [seconds(DpSgd(1.0, 1.0)) / seconds(None) for _ in range(7)]
     assert statistics.median(ratios) <= 3
 
 
-# -- proxy and upload --------------------------------------------------------------------------------------------------
+# -- proxy and upload ------------------------------------------------------------------------------
 
 
 def test_noise_on_a_card_has_standard_deviation_sigma_c_over_l_after_clipping() -> None:
@@ -246,12 +277,16 @@ def test_noise_on_a_card_has_standard_deviation_sigma_c_over_l_after_clipping() 
     noisy = ProxyNoise(sigma=5.0, clip=0.5).card(phi, lambda v: v, 128, draw)
     bounded = phi * (0.5 / float(phi.norm()))
     assert float((noisy - bounded).std()) == pytest.approx(5 * 0.5 / 128, rel=0.03)
-    assert float(ProxyNoise(sigma=0.0, clip=0.5).card(phi, lambda v: v, 128, draw).norm()) == pytest.approx(0.5, rel=1e-4)
+    assert float(
+        ProxyNoise(sigma=0.0, clip=0.5).card(phi, lambda v: v, 128, draw).norm()
+    ) == pytest.approx(0.5, rel=1e-4)
     own = ProxyNoise(sigma=5.0, clip=0.5, lot=10).card(phi, lambda v: v, 128, draw)
     assert float((own - bounded).std()) == pytest.approx(5 * 0.5 / 10, rel=0.03)
 
 
-def test_noise_on_an_upload_has_standard_deviation_sigma_c_and_only_where_something_is_offered() -> None:
+def test_noise_on_an_upload_has_standard_deviation_sigma_c_and_only_where_something_is_offered() -> (
+    None
+):
     base, draw = torch.ones(20_000), np.random.default_rng(0)
     mask = torch.arange(20_000) < 15_000
     share = Share(torch.where(mask, base + 2.0, 0.0), mask)
@@ -275,7 +310,13 @@ def test_no_noise_and_no_clipping_is_no_privacy_bit_for_bit(name: str, method: s
 
 
 def test_an_uploading_peer_goes_on_from_what_others_see() -> None:
-    simulation = simulate(tiny(privacy={"name": "upload", "sigma": 0.5, "clip": 1.0}, strategy="local", method="finetune"))
+    simulation = simulate(
+        tiny(
+            privacy={"name": "upload", "sigma": 0.5, "clip": 1.0},
+            strategy="local",
+            method="finetune",
+        )
+    )
     simulation.round()
     for peer in simulation.peers.values():
         assert torch.equal(peer.start, peer.share.theta)
@@ -292,7 +333,7 @@ def test_noise_on_cards_lowers_similarity(noise: dict[str, Any]) -> None:
     assert notes[1] < notes[0] - 0.1
 
 
-# -- accounting --------------------------------------------------------------------------------------------------------
+# -- accounting ------------------------------------------------------------------------------------
 
 
 def test_epsilon_is_the_figure_of_opacus() -> None:
@@ -305,7 +346,9 @@ def test_epsilon_is_the_figure_of_opacus() -> None:
     step_by_step = RDPAccountant()
     for _ in range(7):
         step_by_step.step(noise_multiplier=1.1, sample_rate=0.2)
-    assert Account(PrivateGradients(sigma=1.1), 0.2).epsilon(7) == pytest.approx(step_by_step.get_epsilon(1e-5))
+    assert Account(PrivateGradients(sigma=1.1), 0.2).epsilon(7) == pytest.approx(
+        step_by_step.get_epsilon(1e-5)
+    )
 
 
 def test_a_budget_allows_the_largest_number_of_steps_within_it() -> None:
@@ -320,11 +363,15 @@ def test_a_budget_allows_the_largest_number_of_steps_within_it() -> None:
 
 @pytest.mark.parametrize("method", EVERY_METHOD)
 def test_steps_are_counted_over_epochs_rounds_and_phases(method: str) -> None:
-    simulation = simulate(tiny(method=method, strategy="gossip", privacy={"name": "gradients", "sigma": 1.0}))
+    simulation = simulate(
+        tiny(method=method, strategy="gossip", privacy={"name": "gradients", "sigma": 1.0})
+    )
     for _ in range(2):
         report = simulation.round()
     steps = math.ceil(10 / 8)  # of an epoch
-    each = {"finetune": steps, "ditto": steps, "head": 2 * steps, "dispfl": steps + 1}[method]  # head: β and w; regrowing
+    each = {"finetune": steps, "ditto": steps, "head": 2 * steps, "dispfl": steps + 1}[
+        method
+    ]  # head: β and w; regrowing
     for name in simulation.names:
         record = report.peers[name]
         assert record["private_steps"] == 2 * each
@@ -337,11 +384,18 @@ def test_steps_are_counted_over_epochs_rounds_and_phases(method: str) -> None:
 
 def test_every_visit_that_is_hosted_is_counted() -> None:
     simulation = simulate(
-        tiny(strategy={"name": "afind+", "preset": "literal"}, privacy={"name": "gradients"}, method="finetune")
+        tiny(
+            strategy={"name": "afind+", "preset": "literal"},
+            privacy={"name": "gradients"},
+            method="finetune",
+        )
     )
     report = simulation.round()
     steps = math.ceil(10 / 8)
-    hosted = {name: sum(name in row and me != name for me, row in report.rows.items()) for name in simulation.names}
+    hosted = {
+        name: sum(name in row and me != name for me, row in report.rows.items())
+        for name in simulation.names
+    }
     for name in simulation.names:
         assert report.peers[name]["private_steps"] == steps * (1 + hosted[name])
     assert "Visit" in report.network["excluded"]
@@ -350,7 +404,12 @@ def test_every_visit_that_is_hosted_is_counted() -> None:
 def test_a_spent_budget_stops_training_but_not_learning_from_others() -> None:
     budget = Account(PrivateGradients(sigma=1.0), 0.8).epsilon(3) + 1e-6
     simulation = simulate(
-        tiny(strategy="gossip", privacy={"name": "gradients", "budget": budget}, rounds=5, eval={"gradients_every": 0})
+        tiny(
+            strategy="gossip",
+            privacy={"name": "gradients", "budget": budget},
+            rounds=5,
+            eval={"gradients_every": 0},
+        )
     )
     reports = [simulation.round() for _ in range(4)]
     assert [r.peers["peer-00"]["private_steps"] for r in reports] == [2, 3, 3, 3]
@@ -365,7 +424,9 @@ def test_a_spent_budget_stops_training_but_not_learning_from_others() -> None:
 
 def test_a_budget_says_whom_it_stopped_and_one_without_room_for_a_step_is_refused() -> None:
     budget = Account(PrivateGradients(sigma=1.0), 0.8).epsilon(3) + 1e-6
-    result = amity.run(tiny(strategy="gossip", privacy={"name": "gradients", "budget": budget}, rounds=3), "run")
+    result = amity.run(
+        tiny(strategy="gossip", privacy={"name": "gradients", "budget": budget}, rounds=3), "run"
+    )
     assert "the budget stopped 6 of 6 peers, the first after round 2" in result.privacy
     with pytest.raises(ConfigError, match="a single step costs a peer with 10 examples ε = "):
         simulate(tiny(privacy={"name": "gradients", "budget": 0.1}))
@@ -375,7 +436,9 @@ def test_an_upload_is_counted_once_a_round_and_stops_with_the_budget() -> None:
     mechanism = PrivateUpload(sigma=2.0)
     budget = Account(mechanism, 1.0).epsilon(2) + 1e-6
     privacy = {"name": "upload", "sigma": 2.0, "budget": budget}
-    simulation = simulate(tiny(strategy="gossip", privacy=privacy, rounds=4, eval={"gradients_every": 0}))
+    simulation = simulate(
+        tiny(strategy="gossip", privacy=privacy, rounds=4, eval={"gradients_every": 0})
+    )
     spent = [simulation.round().peers["peer-00"]["private_steps"] for _ in range(4)]
     assert spent == [1, 2, 2, 2]
     peer = simulation.peers["peer-00"]
@@ -396,7 +459,9 @@ def test_an_upload_is_counted_once_a_round_and_stops_with_the_budget() -> None:
         ({"name": "afind", "proxy": "head_drift"}, []),
     ],
 )
-def test_epsilon_is_a_guarantee_only_where_no_fact_looks_at_raw_data(spec: Any, excluded: list[str]) -> None:
+def test_epsilon_is_a_guarantee_only_where_no_fact_looks_at_raw_data(
+    spec: Any, excluded: list[str]
+) -> None:
     result = amity.run(tiny(strategy=spec, privacy="gradients"), "run")
     assert sorted({name for record in result.rounds for name in record["excluded"]}) == excluded
     if excluded:
@@ -420,19 +485,30 @@ def test_what_may_be_said_of_epsilon() -> None:
 
 
 @pytest.mark.parametrize("name", ["proxy", "gradients", "upload"])
-def test_a_run_with_privacy_that_was_killed_ends_with_the_same_bits_and_the_same_epsilon(name: str) -> None:
-    config = tiny(rounds=4, privacy={"name": name, "budget": 30.0} if name != "proxy" else name, checkpoint={"every": 2})
+def test_a_run_with_privacy_that_was_killed_ends_with_the_same_bits_and_the_same_epsilon(
+    name: str,
+) -> None:
+    config = tiny(
+        rounds=4,
+        privacy={"name": name, "budget": 30.0} if name != "proxy" else name,
+        checkpoint={"every": 2},
+    )
     whole = simulate(config)
     reports = [whole.round() for _ in range(4)]
     half = simulate(config)
     half.round(), half.round()
     again = simulate(config)
-    kept = {peer: {key: value.clone() for key, value in tensors.items()} for peer, tensors in half.snapshots()}
+    kept = {
+        peer: {key: value.clone() for key, value in tensors.items()}
+        for peer, tensors in half.snapshots()
+    }
     again.restore(2, kept.__getitem__, half.memories)
     for t in (2, 3):
         report = again.round()
         assert report.rows == reports[t].rows
-        assert report.peers["peer-00"].get("private_steps") == reports[t].peers["peer-00"].get("private_steps")
+        assert report.peers["peer-00"].get("private_steps") == reports[t].peers["peer-00"].get(
+            "private_steps"
+        )
     for peer in whole.names:
         assert torch.equal(whole.peers[peer].start, again.peers[peer].start)
 
@@ -442,20 +518,38 @@ def test_one_worker_or_two_give_the_same_private_bits() -> None:
     for workers in (1, 2):
         with simulate(tiny(privacy="gradients", engine={"workers": workers})) as simulation:
             simulation.round(), simulation.round()
-            runs.append((torch.stack([p.start for p in simulation.peers.values()]).clone(), simulation.memories))
+            runs.append(
+                (
+                    torch.stack([p.start for p in simulation.peers.values()]).clone(),
+                    simulation.memories,
+                )
+            )
     assert torch.equal(runs[0][0], runs[1][0])
     assert runs[0][1] == runs[1][1]
 
 
 @pytest.mark.parametrize("name", ["proxy", "gradients", "upload"])
 @pytest.mark.parametrize("method", EVERY_METHOD)
-def test_every_kind_of_privacy_works_with_every_method_and_with_visits(name: str, method: str) -> None:
+def test_every_kind_of_privacy_works_with_every_method_and_with_visits(
+    name: str, method: str
+) -> None:
     for spec in ("afind+", {"name": "afind+", "preset": "literal"}):
-        check(simulate(tiny(strategy=spec, privacy={"name": name, "sigma": 0.1}, method=method, stages="lossgate")), 2)
+        check(
+            simulate(
+                tiny(
+                    strategy=spec,
+                    privacy={"name": name, "sigma": 0.1},
+                    method=method,
+                    stages="lossgate",
+                )
+            ),
+            2,
+        )
 
 
 def test_nothing_of_a_raw_model_is_the_base_of_a_private_upload() -> None:
-    """With Dis-PFL a row without me leaves coordinates nobody offers: what I published stands there, not a raw one."""
+    """With Dis-PFL a row without me leaves coordinates nobody offers: what I published stands
+    there, not a raw one."""
     simulation = simulate(
         tiny(
             strategy={"name": "afind+", "include_self": False},
@@ -484,7 +578,7 @@ def test_after_a_spent_budget_norm_clipping_goes_by_the_last_step() -> None:
     assert all(len(row) > 1 for row in rows)
 
 
-# -- real peers --------------------------------------------------------------------------------------------------------
+# -- real peers ------------------------------------------------------------------------------------
 
 
 def test_real_peers_draw_batches_and_noise_that_the_common_seed_does_not_tell() -> None:
@@ -508,7 +602,10 @@ def test_accounts_remember_private_steps_over_a_restart(tmp_path: Any) -> None:
 
 
 def test_what_a_real_peer_served_after_its_last_round_is_in_its_epsilon(tmp_path: Any) -> None:
-    config = tiny(strategy={"name": "afind+", "preset": "literal"}, privacy={"name": "gradients", "sigma": 2.0})
+    config = tiny(
+        strategy={"name": "afind+", "preset": "literal"},
+        privacy={"name": "gradients", "sigma": 2.0},
+    )
     accounts = Accounts(tmp_path / "disclosed.jsonl")
     accounts.spend("training", 0, again=True, steps=5, rate=0.8)
     accounts.spend("visit", 0, "late guest", again=True, steps=6, rate=0.8)
@@ -518,12 +615,12 @@ def test_what_a_real_peer_served_after_its_last_round_is_in_its_epsilon(tmp_path
     found = privacy_of(tmp_path, config)
     assert found is not None
     assert (found.steps, found.excluded) == (11, ("Loss", "Visit"))
-    assert found.epsilon == Account(config.privacy.thing, 0.8).epsilon(11)
+    assert found.epsilon == Account(config.privacy.instance, 0.8).epsilon(11)
     assert "training only, excludes Loss, Visit" in found.statement
     assert privacy_of(tmp_path, tiny()) is None
 
 
-# -- mistakes ------------------------------------------------------------------------------------------------------------
+# -- mistakes --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -547,7 +644,9 @@ def test_private_training_cannot_be_stacked_and_says_so() -> None:
 
 
 def test_too_little_noise_for_the_accountant_is_reported_as_no_privacy() -> None:
-    comparison = amity.compare(["gossip"], [0], tiny(strategy="gossip", privacy="gradients", rounds=1), "c")
+    comparison = amity.compare(
+        ["gossip"], [0], tiny(strategy="gossip", privacy="gradients", rounds=1), "c"
+    )
     path = comparison.results["gossip"][0].path
     record = json.loads((path / "rounds.jsonl").read_text()) | {"epsilon": math.inf}
     (path / "rounds.jsonl").write_bytes(dump(record))

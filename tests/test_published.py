@@ -1,4 +1,5 @@
-"""The paper's datasets: the real files where they are, made-up ones for what can be wrong with them."""
+"""The paper's datasets: the real files where they are, made-up ones for what can be wrong with
+them."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ from amity.data.base import Dataset
 from amity.data.cifar import CIFAR10, CIFAR100
 from amity.data.fashionmnist import FASHION, parse_idx
 from amity.data.published import File, Published, find, read
+from amity.data.samples import crop_flip
 from amity.errors import DataError
-from amity.learn import crop_flip
-from amity.run import load_data
+from amity.round.build import load_data
 from amity.topology import peer_names
 
 
@@ -37,7 +38,10 @@ def real(name: str, **options: Any) -> Dataset:
 
 
 def counts(dataset: Dataset) -> tuple[int, int, set[int], set[int]]:
-    train, test = (np.bincount(dataset.labels[part], minlength=dataset.classes) for part in (dataset.train, dataset.test))
+    train, test = (
+        np.bincount(dataset.labels[part], minlength=dataset.classes)
+        for part in (dataset.train, dataset.test)
+    )
     return len(dataset.train), len(dataset.test), set(train.tolist()), set(test.tolist())
 
 
@@ -55,7 +59,9 @@ def moments(dataset: Dataset) -> tuple[torch.Tensor, torch.Tensor]:
         ("fashionmnist", (60000, 10000, {6000}, {1000})),
     ],
 )
-def test_the_real_files_are_whole_balanced_bytes_and_their_constants_normalise(name: str, expected: Any) -> None:
+def test_the_real_files_are_whole_balanced_bytes_and_their_constants_normalise(
+    name: str, expected: Any
+) -> None:
     dataset = real(name)
     assert counts(dataset) == expected
     assert dataset.pixels.x.dtype == torch.uint8
@@ -65,7 +71,8 @@ def test_the_real_files_are_whole_balanced_bytes_and_their_constants_normalise(n
 
 
 def test_known_images_have_known_labels_and_pixels() -> None:
-    # CIFAR-10 begins with a frog whose first red pixels are 59, 43, 50; CIFAR-100 with cattle of large herbivores.
+    # CIFAR-10 begins with a frog whose first red pixels are 59, 43, 50; CIFAR-100 with cattle of
+    # large herbivores.
     frog = real("cifar10")
     assert (int(frog.pixels.y[0]), frog.pixels.x[0, 0, 0, :3].tolist()) == (6, [59, 43, 50])
     assert int(real("cifar100").pixels.y[0]) == 19
@@ -80,14 +87,21 @@ def test_femnist_has_writers_with_parts_as_leaf_gives_them() -> None:
     assert len(np.unique(dataset.writers)) == 300
     assert set(dataset.writers[dataset.test]) < set(dataset.writers[dataset.train])
     config = amity.load(None, {"data": "femnist", "peers": 290})
-    peers = split(dataset, config.partition.thing, peer_names(290), 0)  # four writers have no test examples
+    # four writers have no test examples
+    peers = split(dataset, config.partition.instance, peer_names(290), 0)
     assert all(len(data.test) for data in peers.values())
     mean, std = moments(dataset)
     assert abs(float(mean)) < 0.01
     assert abs(float(std) - 1) < 0.01
 
 
-SMALL: dict[str, Any] = {"peers": 3, "rounds": 2, "train.epochs": 1, "partition.samples": 24, "partition.test": 20}
+SMALL: dict[str, Any] = {
+    "peers": 3,
+    "rounds": 2,
+    "train.epochs": 1,
+    "partition.samples": 24,
+    "partition.test": 20,
+}
 
 
 @pytest.mark.parametrize(
@@ -96,7 +110,13 @@ SMALL: dict[str, Any] = {"peers": 3, "rounds": 2, "train.epochs": 1, "partition.
         ("cifar10", {"partition": "dirichlet", "partition.alpha": 0.1}),
         (
             "cifar100",
-            {"partition": "pathological", "partition.classes": 5, "partition.samples": 5, "partition.test": 5, "peers": 2},
+            {
+                "partition": "pathological",
+                "partition.classes": 5,
+                "partition.samples": 5,
+                "partition.test": 5,
+                "peers": 2,
+            },
         ),
         ("femnist", {}),
         ("fashionmnist", {"partition": "pathological"}),
@@ -106,28 +126,33 @@ def test_afind_plus_trains_two_rounds_on_every_dataset(name: str, more: dict[str
     real(name)
     result = amity.run(data=name, out="r", **(SMALL | more))
     assert result.complete
-    models = {"cifar10": "fedavg_cnn", "cifar100": "resnet18_gn", "femnist": "femnist_small", "fashionmnist": "fashion_cnn2"}
+    models = {
+        "cifar10": "fedavg_cnn",
+        "cifar100": "resnet18_gn",
+        "femnist": "femnist_small",
+        "fashionmnist": "fashion_cnn2",
+    }
     assert result.config.model.name == models[name]
     assert result.config.partition.name == ("natural" if name == "femnist" else more["partition"])
 
 
 def test_a_hundred_peers_do_not_copy_cifar_10_a_hundred_times() -> None:
-    """Peak memory with 100 peers stays within a small multiple of the data, in a process of its own."""
+    """Peak memory with 100 peers stays within a small multiple of the data, in a process of its
+    own."""
     real("cifar10")
     script = (
-        "import resource, amity\n"
-        "from amity.run import load_data\n"
-        "from amity.simulate import Simulation\n"
-        "words = {'data': 'cifar10', 'model': 'mlp', 'model.hidden': 4, 'partition': 'iid', 'peers': 100, 'rounds': 1}\n"
-        "config = amity.load(None, words)\n"
-        "data = load_data(config)\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "simulation = Simulation(config, data)\n"
-        "after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "assert all(p.data.train.pixels.x.data_ptr() == data.pixels.x.data_ptr() for p in simulation.peers.values())\n"
-        "print((after - before) * 1024)\n"
+        "import resource, amity\nfrom amity.round.build import load_data\nfrom amity.simulate import"
+        " Simulation\nwords = {'data': 'cifar10', 'model': 'mlp', 'model.hidden': 4, 'partition':"
+        " 'iid', 'peers': 100, 'rounds': 1}\nconfig = amity.load(None, words)\ndata ="
+        " load_data(config)\nbefore ="
+        " resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\nsimulation = Simulation(config,"
+        " data)\nafter = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\nassert"
+        " all(p.data.train.pixels.x.data_ptr() == data.pixels.x.data_ptr() for p in"
+        " simulation.peers.values())\nprint((after - before) * 1024)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=os.environ, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=os.environ, check=True
+    )
     assert int(done.stdout) < 100e6  # the data are 184 MB
     assert resource.getpagesize() > 0
 
@@ -135,7 +160,9 @@ def test_a_hundred_peers_do_not_copy_cifar_10_a_hundred_times() -> None:
 # -- broken files
 
 
-def test_files_are_found_in_the_usual_layouts_packed_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_found_in_the_usual_layouts_packed_or_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     raw = Path("store/FashionMNIST/raw")
     raw.mkdir(parents=True)
     for file in FASHION.files:
@@ -144,7 +171,10 @@ def test_files_are_found_in_the_usual_layouts_packed_or_not(monkeypatch: pytest.
     monkeypatch.setenv("AMITY_DATA", "store")
     assert find(FASHION)["train-images-idx3-ubyte"].parent == raw
     (raw / "t10k-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(DataError, match=r"not found in store; `amity data get fashionmnist` gets them, data.dir=FOLDER"):
+    with pytest.raises(
+        DataError,
+        match=r"not found in store; `amity data get fashionmnist` gets them, data.dir=FOLDER",
+    ):
         find(FASHION, "store")
 
 
@@ -154,10 +184,15 @@ def test_truncated_and_altered_cifar_files_are_refused_by_name(dataset: Publishe
     folder.mkdir()
     for file in dataset.files:
         (folder / file.name).write_bytes(bytes(100))
-    with pytest.raises(DataError, match=rf"{dataset.files[0].name}: has 100 bytes, expected {dataset.files[0].size}"):
+    with pytest.raises(
+        DataError,
+        match=rf"{dataset.files[0].name}: has 100 bytes, expected {dataset.files[0].size}",
+    ):
         amity.run(data=dataset.name, out="r", **{"data.dir": "."})
     (folder / dataset.files[0].name).write_bytes(bytes(dataset.files[0].size))
-    with pytest.raises(DataError, match=rf"{dataset.files[0].name}: has MD5 \w+, the published one is"):
+    with pytest.raises(
+        DataError, match=rf"{dataset.files[0].name}: has MD5 \w+, the published one is"
+    ):
         amity.run(data=dataset.name, out="r", **{"data.dir": "."})
     assert not Path("r").exists()
 
@@ -167,7 +202,11 @@ def test_a_broken_gzip_file_is_refused() -> None:
 
     packed = gzip.compress(b"0123456789" * 100)
     file = File("f", 1000, "")
-    for name, data in (("torn.gz", packed[:-9]), ("empty.gz", b""), ("noise.gz", packed[:12] + b"\xff" * 9 + packed[21:])):
+    for name, data in (
+        ("torn.gz", packed[:-9]),
+        ("empty.gz", b""),
+        ("noise.gz", packed[:12] + b"\xff" * 9 + packed[21:]),
+    ):
         Path(name).write_bytes(data)
         with pytest.raises(DataError, match=name):
             read(Path(name), file)
@@ -219,7 +258,9 @@ def test_leaf_json_is_read_cached_and_read_anew_when_it_changes(own_cache: Path)
         ({"ann": {"y": [1]}}, "is not a file that LEAF wrote"),
     ],
 )
-def test_leaf_json_that_cannot_be_is_refused(own_cache: Path, users: dict[str, Any], message: str) -> None:
+def test_leaf_json_that_cannot_be_is_refused(
+    own_cache: Path, users: dict[str, Any], message: str
+) -> None:
     leaf(users)
     leaf(users, "test")
     with pytest.raises(DataError, match=message):
@@ -257,7 +298,10 @@ def test_augmentation_changes_training_but_neither_proxies_nor_losses() -> None:
 
     train = {"epochs": 1, "batch": 8, "lr": 0.05}
     engine = {"vectorise": "off"}  # augmented training is never stacked
-    plain, moved = (simulate(tiny(train={**train, "augment": kind}, engine=engine)) for kind in ("none", "crop_flip"))
+    plain, moved = (
+        simulate(tiny(train={**train, "augment": kind}, engine=engine))
+        for kind in ("none", "crop_flip")
+    )
     for simulation in (plain, moved):
         simulation.round()
     a, b = plain.peers["peer-00"], moved.peers["peer-00"]
@@ -266,14 +310,18 @@ def test_augmentation_changes_training_but_neither_proxies_nor_losses() -> None:
     assert cards[0] is not None
     assert cards[1] is not None
     assert torch.equal(cards[0].sketch, cards[1].sketch)
-    losses = [s.world.learner.loss(s.world.initial, p.data.train) for s, p in ((plain, a), (moved, b))]
+    losses = [
+        s.world.learner.loss(s.world.initial, p.data.train) for s, p in ((plain, a), (moved, b))
+    ]
     assert losses[0] == losses[1]
 
 
 # -- the command line
 
 
-def test_data_list_shows_what_is_there_and_how_to_get_the_rest(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_list_shows_what_is_there_and_how_to_get_the_rest(
+    call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AMITY_DATA", "nowhere")
     monkeypatch.setenv("XDG_CACHE_HOME", "nothing")
     code, out, _ = call("data list")

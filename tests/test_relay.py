@@ -1,4 +1,5 @@
-"""Members that nobody can dial, by way of a relay: real processes, a real router, the simulator's bits."""
+"""Members that nobody can dial, by way of a relay: real processes, a real router, the simulator's
+bits."""
 
 from __future__ import annotations
 
@@ -18,18 +19,21 @@ import pytest
 import tomli_w
 import torch
 
-from amity.net.certs import ca_init, ca_sign, make_key
-from amity.net.identity import Identity
-from amity.net.link import settings
+from amity.lab.run import Result, run
+from amity.net.link.zenoh import settings
+from amity.net.ops.swarm import Swarm, free_ports
 from amity.net.options import Net
-from amity.net.roster import Member, Roster
-from amity.net.swarm import Swarm, free_ports
+from amity.net.trust.certs import ca_init, ca_sign, make_key
+from amity.net.trust.identity import Identity
+from amity.net.trust.roster import Member, Roster
 from amity.net.wire import Expected, Refused, Schema, Stamp, check_body, open_head
-from amity.run import Result, run
 from tests.conftest import Call, spec_id, tiny
 from tests.test_parity import models, rows
 
-SPECS: list[dict[str, Any]] = [{"name": "afind+", "preset": "paper"}, {"name": "afind+", "protocol": "visit"}]
+SPECS: list[dict[str, Any]] = [
+    {"name": "afind+", "preset": "paper"},
+    {"name": "afind+", "protocol": "visit"},
+]
 HIDDEN, OPEN = ("peer-01", "peer-02"), ("peer-00", "peer-03")
 CALM = Net(gather=30, deadline=30, patience=30)
 HASTY = Net(gather=2, deadline=2, patience=2, lease=20)
@@ -47,7 +51,12 @@ os._exit(0)
 
 def of_four(**more: Any) -> dict[str, Any]:
     train = {"epochs": 1, "batch": 8, "lr": 0.05, "precision": "fp32"}
-    return {"peers": 4, "rounds": 5, "train": train, "engine": {"workers": 1, "vectorise": "off", "group": 1}} | more
+    return {
+        "peers": 4,
+        "rounds": 5,
+        "train": train,
+        "engine": {"workers": 1, "vectorise": "off", "group": 1},
+    } | more
 
 
 def relay_folder(swarm: Swarm, name: str, port: int) -> Member:
@@ -66,7 +75,10 @@ def relayed(out: Path, net: Net = CALM, **more: Any) -> Swarm:
     swarm = Swarm(out, tiny(**of_four(**more)), net)
     swarm.lay_out()
     relay = relay_folder(swarm, "relay", free_ports(1)[0])
-    members = [replace(m, address="" if m.name in HIDDEN else m.address) for m in swarm.roster.members.values()]
+    members = [
+        replace(m, address="" if m.name in HIDDEN else m.address)
+        for m in swarm.roster.members.values()
+    ]
     for name in HIDDEN:
         swarm.write_peer(name, "")
     swarm.write_roster(Roster.of(swarm.roster.network, members, relay))
@@ -79,7 +91,9 @@ def relaying(folder: Path) -> Iterator[None]:
     """`amity relay` as a process, from when it is at work until an operator ends it."""
     log = folder / "state" / "audit.jsonl"
     before = len(lines(log))
-    process = subprocess.Popen([sys.executable, "-m", "amity", "relay", str(folder)], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "amity", "relay", str(folder)], stdout=subprocess.DEVNULL
+    )
     try:
         until(lambda: len(lines(log)) > before)
         yield
@@ -106,7 +120,11 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def told(swarm: Swarm, name: str, *events: str) -> list[dict[str, Any]]:
     """What a peer's log says about some events."""
-    return [record for record in lines(swarm.folder(name) / "state" / "audit.jsonl") if record["event"] in events]
+    return [
+        record
+        for record in lines(swarm.folder(name) / "state" / "audit.jsonl")
+        if record["event"] in events
+    ]
 
 
 def until(what: Callable[[], object], seconds: float = 20) -> None:
@@ -117,7 +135,9 @@ def until(what: Callable[[], object], seconds: float = 20) -> None:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=spec_id)
-def test_behind_a_relay_a_swarm_chooses_and_learns_what_the_simulator_does(tmp_path: Path, spec: Mapping[str, Any]) -> None:
+def test_behind_a_relay_a_swarm_chooses_and_learns_what_the_simulator_does(
+    tmp_path: Path, spec: Mapping[str, Any]
+) -> None:
     swarm = relayed(tmp_path / "swarm", strategy=spec)
     with relaying(tmp_path / "swarm" / "relay"), running(swarm):
         simulated = run(tiny(**of_four(strategy=spec)), tmp_path / "simulated")
@@ -126,18 +146,27 @@ def test_behind_a_relay_a_swarm_chooses_and_learns_what_the_simulator_does(tmp_p
     for name in swarm.names:
         assert told(swarm, name, "late", "missing", "refused", "error", "resumed") == []
         result = Result(swarm.folder(name) / "state", swarm.config)
-        assert rows(result.edges) == {key: row for key, row in rows(simulated.edges).items() if key[1] == name}
+        assert rows(result.edges) == {
+            key: row for key, row in rows(simulated.edges).items() if key[1] == name
+        }
         for key, tensor in models(result.path).items():
             assert torch.equal(tensor, ours[key]), key
 
 
 def test_a_relay_may_go_and_come_back_those_who_do_not_need_it_go_on(tmp_path: Path) -> None:
-    swarm = relayed(tmp_path / "swarm", replace(HASTY, gather=30), rounds=100_000, strategy={"name": "gossip", "k": 3})
+    swarm = relayed(
+        tmp_path / "swarm",
+        replace(HASTY, gather=30),
+        rounds=100_000,
+        strategy={"name": "gossip", "k": 3},
+    )
     folder = tmp_path / "swarm" / "relay"
 
     def uses() -> Counter[tuple[str, str]]:
         found = Counter({(i, j): 0 for i in swarm.names for j in swarm.names if i != j})
-        found.update((name, record["peer"]) for name in swarm.names for record in told(swarm, name, "used"))
+        found.update(
+            (name, record["peer"]) for name in swarm.names for record in told(swarm, name, "used")
+        )
         return found
 
     def everybody_uses_everybody() -> bool:
@@ -155,10 +184,14 @@ def test_a_relay_may_go_and_come_back_those_who_do_not_need_it_go_on(tmp_path: P
             before |= uses()
             with relaying(folder):
                 until(everybody_uses_everybody)
-            assert not [r for i in OPEN for r in told(swarm, i, "left") if r["peer"] in OPEN]  # these two need no relay
+            assert not [
+                r for i in OPEN for r in told(swarm, i, "left") if r["peer"] in OPEN
+            ]  # these two need no relay
 
 
-def test_a_relay_that_is_not_on_the_roster_hears_nothing_and_passes_nothing(tmp_path: Path, call: Call) -> None:
+def test_a_relay_that_is_not_on_the_roster_hears_nothing_and_passes_nothing(
+    tmp_path: Path, call: Call
+) -> None:
     swarm = relayed(tmp_path / "swarm", HASTY, rounds=2)
     real = swarm.roster.relay
     assert real is not None
@@ -169,7 +202,9 @@ def test_a_relay_that_is_not_on_the_roster_hears_nothing_and_passes_nothing(tmp_
     config |= {"mode": "router", "connect": {"endpoints": []}}
     (tmp_path / "ear.json").write_text(json.dumps(config))
     ear = [sys.executable, "-c", EAR, str(tmp_path / "ear.json")]
-    with subprocess.Popen(ear, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as listening:
+    with subprocess.Popen(
+        ear, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as listening:
         with running(swarm):
             swarm.wait(30)
         heard, _ = listening.communicate("")
@@ -177,7 +212,9 @@ def test_a_relay_that_is_not_on_the_roster_hears_nothing_and_passes_nothing(tmp_
     for name in swarm.names:
         others = {record["peer"] for record in told(swarm, name, "joined", "used")}
         assert others == (set(OPEN) - {name} if name in OPEN else set())
-        assert {record["link"] for record in told(swarm, name, "refused") if "link" in record} == {"rogue"}
+        assert {record["link"] for record in told(swarm, name, "refused") if "link" in record} == {
+            "rogue"
+        }
     (swarm.out / "rogue" / "roster.toml").write_text(swarm.roster.dump())
     code, _, error = call(f"relay {swarm.out / 'rogue'}")
     assert code == 2
@@ -185,8 +222,8 @@ def test_a_relay_that_is_not_on_the_roster_hears_nothing_and_passes_nothing(tmp_
 
 
 def test_whatever_a_relay_alters_is_refused(tmp_path: Path) -> None:
-    """Nothing that a relay could change in a message survives: every byte of the head is signed, or is the signature, and
-    the head holds the length and the SHA-256 of the body."""
+    """Nothing that a relay could change in a message survives: every byte of the head is signed, or
+    is the signature, and the head holds the length and the SHA-256 of the body."""
     ca_init(tmp_path / "ca")
     make_key(tmp_path / "a", "a", ["127.0.0.1"])
     (tmp_path / "a" / "ca.pem").write_bytes((tmp_path / "ca" / "ca.pem").read_bytes())
@@ -208,6 +245,11 @@ def test_whatever_a_relay_alters_is_refused(tmp_path: Path) -> None:
     for at in range(len(message)):
         with pytest.raises(Refused):
             believed(message[:at] + bytes([message[at] ^ 1]) + message[at + 1 :])
-    for cut in (message[:-1], message + b"\0", head + body[::-1], stamp.seal("share", 4, body, to="b") + body):
+    for cut in (
+        message[:-1],
+        message + b"\0",
+        head + body[::-1],
+        stamp.seal("share", 4, body, to="b") + body,
+    ):
         with pytest.raises(Refused):
             believed(cut)

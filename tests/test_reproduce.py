@@ -1,4 +1,5 @@
-"""Tables of experiments: their numbers, their files, their verdicts, and that they go on where they were."""
+"""Tables of experiments: their numbers, their files, their verdicts, and that they go on where they
+were."""
 
 from __future__ import annotations
 
@@ -23,16 +24,27 @@ from amity.data.cifar import CIFAR10
 from amity.data.fashionmnist import FASHION
 from amity.data.published import find
 from amity.errors import ConfigError, DataError
-from amity.labels import SIGMAS, judge, measure_labels, predict
+from amity.lab.run import Result
+from amity.lab.store import finished, read_config
 from amity.reproduce import EXPERIMENTS, PRESETS, Table, experiment, reproduce
 from amity.reproduce.differences import Difference, paired
+from amity.reproduce.labels import SIGMAS, judge, measure_labels, predict
 from amity.reproduce.paper import printed
 from amity.reproduce.record import Head, Record, read_records, write_records
-from amity.reproduce.run import plan
+from amity.reproduce.run import prepare
 from amity.reproduce.table import at_bytes
-from amity.reproduce.verdicts import CHECKS, HOLDS, MISSING, NOT, OPEN, PARTLY, SO_FAR, UNJUDGED, bound, weigh
-from amity.run import Result
-from amity.store import finished, read_config
+from amity.reproduce.verdicts import (
+    CHECKS,
+    HOLDS,
+    MISSING,
+    NOT,
+    OPEN,
+    PARTLY,
+    SO_FAR,
+    UNJUDGED,
+    bound,
+    weigh,
+)
 from tests.conftest import Call
 
 SMALL: dict[str, Any] = {
@@ -47,7 +59,7 @@ SMALL: dict[str, Any] = {
 WORDS = " ".join(f"{key}={value}" for key, value in SMALL.items())
 
 
-# -- what is run -------------------------------------------------------------------------------------------------------
+# -- what is run -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -73,8 +85,18 @@ def test_the_papers_sizes_are_those_it_prints() -> None:
     asked = experiment("table1", "paper")
     key = ("finetune", "Gossip", "CIFAR-100 c=5")
     config = asked.config(key, 0)
-    assert (config.peers, config.rounds, config.model.name, config.data.name) == (100, 500, "resnet18_gn", "cifar100")
-    assert (config.train.epochs, config.train.batch, config.train.lr, config.train.momentum) == (5, 128, 0.01, 0.9)
+    assert (config.peers, config.rounds, config.model.name, config.data.name) == (
+        100,
+        500,
+        "resnet18_gn",
+        "cifar100",
+    )
+    assert (config.train.epochs, config.train.batch, config.train.lr, config.train.momentum) == (
+        5,
+        128,
+        0.01,
+        0.9,
+    )
     assert config.strategy.options["k"] == 10
     assert config.partition.to_dict()["classes"] == 5
     assert asked.seeds == (0, 1, 2)
@@ -97,8 +119,10 @@ def test_columns_are_chosen_by_whole_words() -> None:
 
 
 def test_tables_share_the_cells_that_they_have_in_common() -> None:
-    first = plan("table1", "cpu", columns=["CIFAR-10 c=5"], panels=["finetune"], rows=["Gossip", "AFIND+"])
-    second = plan("ablation", "cpu", columns=["c=5"])
+    first = prepare(
+        "table1", "cpu", columns=["CIFAR-10 c=5"], panels=["finetune"], rows=["Gossip", "AFIND+"]
+    )
+    second = prepare("ablation", "cpu", columns=["c=5"])
     shared = {cell.path for cell in first.cells} & {cell.path for cell in second.cells}
     assert len(shared) == 2 * 5  # Gossip, and AFIND+ with all of its parts, for five seeds
 
@@ -112,7 +136,9 @@ def test_rows_of_ones_own_stand_beside_those_of_the_table(call: Call, repository
     assert "gossip/mine.py:LossGate:factor=2" in out
     configs = [read_config(path) for path in Path("a/cells").iterdir()]
     assert len(configs) == 2 * len(experiment("attack").columns)
-    assert {config.attack.extra.fraction for config in configs if config.attack.name != "none"} == {0.4}
+    assert {
+        config.attack.common.fraction for config in configs if config.attack.name != "none"
+    } == {0.4}
     assert {len(config.stages) for config in configs} == {0, 1}
 
 
@@ -131,7 +157,15 @@ class {name}(Cardless):
 
 def test_a_strategy_of_ones_own_that_was_changed_is_another_run(tmp_path: Path) -> None:
     """In processes of their own, as people run it: a module is loaded once."""
-    words = ["reproduce", "table1", "--preset", "smoke", "rows=mine.py:Mine", "panels=finetune", "out=r"]
+    words = [
+        "reproduce",
+        "table1",
+        "--preset",
+        "smoke",
+        "rows=mine.py:Mine",
+        "panels=finetune",
+        "out=r",
+    ]
 
     def accuracy(row: str) -> float:
         (tmp_path / "mine.py").write_text(OWN.format(name="Mine", row=row))
@@ -175,9 +209,15 @@ def test_what_cannot_be_run_is_refused_in_one_line(call: Call) -> None:
     for words, complaint in (
         ("reproduce plf", "did you mean 'pfl'"),
         ("reproduce pfl --preset cpuu", "did you mean 'cpu'"),
-        (f"reproduce attack strategy.k=3 {WORDS}", "strategy: is what the table of 'attack' varies"),
+        (
+            f"reproduce attack strategy.k=3 {WORDS}",
+            "strategy: is what the table of 'attack' varies",
+        ),
         ("reproduce table1 columns=CIFAR-11", "columns: unknown name 'CIFAR-11'"),
-        ("reproduce tau --preset smoke partition.alpha=3", "partition: is what the table of 'tau' varies"),
+        (
+            "reproduce tau --preset smoke partition.alpha=3",
+            "partition: is what the table of 'tau' varies",
+        ),
         ("reproduce table1 data=cifar10", "data: is what the table of 'table1' varies"),
         ("reproduce toy peers=5", "peers: is what the table of 'toy' varies"),
         ("reproduce tau --preset smoke seeds=0,0", "seeds: expected different seeds"),
@@ -190,11 +230,26 @@ def test_what_cannot_be_run_is_refused_in_one_line(call: Call) -> None:
         ("reproduce toy --preset smoke panels=x", "panels: the table of 'toy' has none"),
         ("reproduce table1 --preset smoke columns=c=2,c=3", "columns: unknown name 'c=3'"),
         ("reproduce toy --preset smoke rows=alone,alone", "rows: 'alone' is named twice"),
-        ("reproduce table1 --preset smoke rows=Gosip", "the table's own rows: Local, FedAvg, Gossip"),
-        ("reproduce table1 --preset smoke rows=gossip@ditto", "rows: 'gossip@ditto' sets method, which 'finetune'"),
-        ("reproduce theorem --preset smoke rows=local", "rows: 'local' sets strategy, which 'AFIND+'"),
-        ("reproduce pfl --preset smoke rows=gossip/krum", "rows: 'gossip/krum' sets stages, which 'FOMO'"),
-        ("reproduce table1 --preset smoke rows=mine.py:Gossip", "would be called 'Gossip', as a row of the table is"),
+        (
+            "reproduce table1 --preset smoke rows=Gosip",
+            "the table's own rows: Local, FedAvg, Gossip",
+        ),
+        (
+            "reproduce table1 --preset smoke rows=gossip@ditto",
+            "rows: 'gossip@ditto' sets method, which 'finetune'",
+        ),
+        (
+            "reproduce theorem --preset smoke rows=local",
+            "rows: 'local' sets strategy, which 'AFIND+'",
+        ),
+        (
+            "reproduce pfl --preset smoke rows=gossip/krum",
+            "rows: 'gossip/krum' sets stages, which 'FOMO'",
+        ),
+        (
+            "reproduce table1 --preset smoke rows=mine.py:Gossip",
+            "would be called 'Gossip', as a row of the table is",
+        ),
         ("reproduce labels --preset paper", "takes no --preset paper"),
         ("reproduce labels --preset smoke --done", "takes no --done"),
         ("reproduce labels --preset smoke jobs=2", "jobs: 'labels' is no table"),
@@ -211,11 +266,13 @@ def test_what_cannot_be_run_is_refused_in_one_line(call: Call) -> None:
         reproduce("pf")
 
 
-# -- running -----------------------------------------------------------------------------------------------------------
+# -- running ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_experiment_makes_its_table_picture_and_verdicts_at_smoke(name: str, call: Call) -> None:
+def test_every_experiment_makes_its_table_picture_and_verdicts_at_smoke(
+    name: str, call: Call
+) -> None:
     """Together this is `make reproduce`."""
     code, out, err = call(f"reproduce {name} --preset smoke out=r")
     assert (code, err) == (0, "")
@@ -233,7 +290,9 @@ def test_every_experiment_makes_its_table_picture_and_verdicts_at_smoke(name: st
         assert (name, claim.id) in CHECKS
     table = Table(asked, head, records)
     assert len(table.verdicts) == len(printed(name).claims)
-    assert all(verdict.status == UNJUDGED for verdict in table.verdicts), "digits stand in, and nothing is missing"
+    assert all(verdict.status == UNJUDGED for verdict in table.verdicts), (
+        "digits stand in, and nothing is missing"
+    )
     assert asked.stand_in in page
     assert all(entry.paper is None for entry in table.entries)
     with (path / "table.csv").open(encoding="utf-8") as lines:
@@ -242,7 +301,8 @@ def test_every_experiment_makes_its_table_picture_and_verdicts_at_smoke(name: st
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("toy", "seeds=0"), ("table1", "columns=c=2 panels=finetune rows=AFIND+ seeds=0")]
+    ("name", "words"),
+    [("toy", "seeds=0"), ("table1", "columns=c=2 panels=finetune rows=AFIND+ seeds=0")],
 )
 def test_two_rounds_at_cpu_on_the_real_data(name: str, words: str, call: Call) -> None:
     try:
@@ -255,7 +315,9 @@ def test_two_rounds_at_cpu_on_the_real_data(name: str, words: str, call: Call) -
 
 
 def test_a_record_says_what_the_run_says() -> None:
-    table = reproduce("topology", "smoke", out="r", rows=["Gossip", "AFIND+"], columns=["CIFAR-10 c=5"])
+    table = reproduce(
+        "topology", "smoke", out="r", rows=["Gossip", "AFIND+"], columns=["CIFAR-10 c=5"]
+    )
     for record in table.records:
         path = Path("r/cells") / record.digest
         run = Result(path, read_config(path))
@@ -263,7 +325,11 @@ def test_a_record_says_what_the_run_says() -> None:
         assert record.best == pytest.approx(run.best, rel=1e-4)
         assert record.final == pytest.approx(list(run.final().values()), rel=1e-4)
         assert [point[0] for point in record.curve] == [t + 1 for t, _ in run.curve]
-        moved = sum(m["card_in"] + m["model_in"] + m["reply_in"] for m in run.metrics) / run.config.peers / 1e6
+        moved = (
+            sum(m["card_in"] + m["model_in"] + m["reply_in"] for m in run.metrics)
+            / run.config.peers
+            / 1e6
+        )
         assert record.megabytes == pytest.approx(moved, rel=1e-4)
         assert record.curve[-1][1] == pytest.approx(moved, rel=1e-4)
         assert record.taken == pytest.approx(np.mean([r["taken"] for r in run.rounds]), rel=1e-4)
@@ -272,9 +338,13 @@ def test_a_record_says_what_the_run_says() -> None:
 def test_a_killed_table_goes_on_where_it_was(tmp_path: Path) -> None:
     words = ["reproduce", "tau", "--preset", "smoke", "rounds=12", "columns=c=2", "seeds=0,1,2"]
     command = [sys.executable, "-m", "amity", *words]
-    undisturbed = subprocess.run([*command, "out=calm"], cwd=tmp_path, capture_output=True, check=False)
+    undisturbed = subprocess.run(
+        [*command, "out=calm"], cwd=tmp_path, capture_output=True, check=False
+    )
     assert undisturbed.returncode == 0, undisturbed.stderr
-    process = subprocess.Popen([*command, "out=r"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [*command, "out=r"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     cells, deadline = tmp_path / "r" / "cells", time.monotonic() + 60
     while len(list(cells.glob("*/checkpoint*/*12.json"))) < 2:
         assert time.monotonic() < deadline
@@ -291,16 +361,24 @@ def test_a_killed_table_goes_on_where_it_was(tmp_path: Path) -> None:
     assert b"of them done already" in again.stdout
     for path, when in whole_since.items():
         assert path.stat().st_mtime_ns == when, "a finished cell is not run again"
-    calm, disturbed = (read_records(next(tmp_path.glob(f"{out}/tau-*/records.jsonl")))[1] for out in ("calm", "r"))
+    calm, disturbed = (
+        read_records(next(tmp_path.glob(f"{out}/tau-*/records.jsonl")))[1] for out in ("calm", "r")
+    )
     assert [replace(r, seconds=0) for r in calm] == [replace(r, seconds=0) for r in disturbed]
 
 
 def test_clean_columns_are_measured_on_the_peers_that_are_honest_everywhere() -> None:
-    table = reproduce("attack", "smoke", out="a", rows=["Gossip"], columns=["clean", "sign_flip"], peers=5)
+    table = reproduce(
+        "attack", "smoke", out="a", rows=["Gossip"], columns=["clean", "sign_flip"], peers=5
+    )
     clean, flipped = table.entry("", "Gossip", "clean"), table.entry("", "Gossip", "sign_flip")
     assert clean is not None
     assert flipped is not None
-    honest = [k for k, value in enumerate(table.of("", "Gossip", "sign_flip")[0].final) if value is not None]
+    honest = [
+        k
+        for k, value in enumerate(table.of("", "Gossip", "sign_flip")[0].final)
+        if value is not None
+    ]
     assert len(honest) == 4
     alone = table.of("", "Gossip", "clean")[0].final
     assert clean.accuracy == pytest.approx(100 * np.mean([alone[k] for k in honest]))  # type: ignore[misc]
@@ -311,10 +389,12 @@ def test_clean_columns_are_measured_on_the_peers_that_are_honest_everywhere() ->
     other = Table(table.experiment, table.head, [*table.records, *local])
     bad = {0, 1, 2, 3, 4} - set(honest)
     rest = [value for k, value in enumerate([0.5, 0.5, 0.5, 0.5, 1.0]) if k not in bad]
-    assert other.accuracies("", "Local", "clean")[0] == pytest.approx(100 * np.mean(rest)), "also in rows not attacked yet"
+    assert other.accuracies("", "Local", "clean")[0] == pytest.approx(100 * np.mean(rest)), (
+        "also in rows not attacked yet"
+    )
 
 
-# -- the numbers -------------------------------------------------------------------------------------------------------
+# -- the numbers -----------------------------------------------------------------------------------
 
 
 def test_paired_differences_have_students_interval() -> None:
@@ -329,19 +409,43 @@ def test_paired_differences_have_students_interval() -> None:
     assert paired({4: 3.0}, {5: 1.0}) is None
 
 
-def record(row: str, column: str = "x", seed: int = 0, accuracy: float = 0.5, **more: Any) -> Record:
+def record(
+    row: str, column: str = "x", seed: int = 0, accuracy: float = 0.5, **more: Any
+) -> Record:
     """A run that never was."""
     curve = more.pop("curve", [[1, 0.5, accuracy / 2], [2, 1.0, accuracy]])
-    given = {"panel": "", "megabytes": curve[-1][1], "taken": 2.0, "precision": 0.5, "base_rate": 0.25, **more}
-    fixed = {"digest": "d", "best": accuracy, "final": [accuracy], "seconds": 1.0, "rounds": 2, "attackers_weight": None}
-    return Record(row=row, column=column, seed=seed, accuracy=accuracy, curve=curve, **{**fixed, **given})
+    given = {
+        "panel": "",
+        "megabytes": curve[-1][1],
+        "taken": 2.0,
+        "precision": 0.5,
+        "base_rate": 0.25,
+        **more,
+    }
+    fixed = {
+        "digest": "d",
+        "best": accuracy,
+        "final": [accuracy],
+        "seconds": 1.0,
+        "rounds": 2,
+        "attackers_weight": None,
+    }
+    return Record(
+        row=row, column=column, seed=seed, accuracy=accuracy, curve=curve, **{**fixed, **given}
+    )
 
 
 def table_with(name: str, records: list[Record], **changes: Any) -> Table:
     asked = experiment(name, "smoke")
     columns: dict[str, Any] = {r.column: {} for r in records}
     panels: dict[str, Any] = {r.panel: {} for r in records}
-    changes = {"columns": columns, "panels": panels, "stand_in": "", "whole": frozenset(), **changes}
+    changes = {
+        "columns": columns,
+        "panels": panels,
+        "stand_in": "",
+        "whole": frozenset(),
+        **changes,
+    }
     return Table(replace(asked, **changes), Head(name, "smoke", "c", "s", "m"), records)
 
 
@@ -351,7 +455,10 @@ def test_accuracy_at_equal_bytes_is_read_between_two_measurements() -> None:
     assert at_bytes(run, 6.0) == 0.8
     assert at_bytes(run, 60.0) == 0.8, "who stays below has its last"
     assert at_bytes(run, 1.0) is None, "nobody knows"
-    records = [record("Gossip", accuracy=0.5), record("AFIND+", accuracy=0.8, curve=[[1, 0.0, 0.4], [2, 2.0, 0.8]])]
+    records = [
+        record("Gossip", accuracy=0.5),
+        record("AFIND+", accuracy=0.8, curve=[[1, 0.0, 0.4], [2, 2.0, 0.8]]),
+    ]
     table = table_with("table1", records)
     fair = table.difference(("", "AFIND+", "x"), ("", "Gossip", "x"), equal_bytes=True)
     plain = table.difference(("", "AFIND+", "x"), ("", "Gossip", "x"))
@@ -360,8 +467,12 @@ def test_accuracy_at_equal_bytes_is_read_between_two_measurements() -> None:
     assert (fair.mean, plain.mean) == (pytest.approx(10), pytest.approx(30))
 
 
-@given(st.lists(st.tuples(st.floats(0, 9), st.floats(0, 1)), min_size=1, max_size=6), st.floats(0, 10))
-def test_accuracy_at_equal_bytes_lies_between_measured_ones(points: list[tuple[float, float]], budget: float) -> None:
+@given(
+    st.lists(st.tuples(st.floats(0, 9), st.floats(0, 1)), min_size=1, max_size=6), st.floats(0, 10)
+)
+def test_accuracy_at_equal_bytes_lies_between_measured_ones(
+    points: list[tuple[float, float]], budget: float
+) -> None:
     moved = np.cumsum([m for m, _ in points]).tolist()
     curve = [[k + 1, m, a] for k, (m, (_, a)) in enumerate(zip(moved, points, strict=True))]
     found = at_bytes(record("AFIND+", accuracy=points[-1][1], curve=curve), budget)
@@ -370,7 +481,10 @@ def test_accuracy_at_equal_bytes_lies_between_measured_ones(points: list[tuple[f
 
 
 def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
-    records = [record("Gossip", final=[0.5, None], series={"consensus": [[1, 0.25]]}), record("AFIND+", precision=None)]
+    records = [
+        record("Gossip", final=[0.5, None], series={"consensus": [[1, 0.25]]}),
+        record("AFIND+", precision=None),
+    ]
     head = Head("tau", "cpu", "amity reproduce tau", "small", "a machine")
     write_records(tmp_path / "r.jsonl", head, records)
     assert read_records(tmp_path / "r.jsonl") == (head, records)
@@ -378,7 +492,7 @@ def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
         read_records(tmp_path / "nothing.jsonl")
 
 
-# -- the paper ---------------------------------------------------------------------------------------------------------
+# -- the paper -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -394,14 +508,16 @@ def test_known_inconsistencies_follow_from_the_numbers_in_the_file() -> None:
     ahead = one["AFIND+", "CIFAR-10 α=0.1"][0] - one["FedeRiCo", "CIFAR-10 α=0.1"][0]
     assert ahead == pytest.approx(5.58)
     assert any("5.58" in note for note in printed("table1").known)
-    assert two["Gossip", "CIFAR-100 α=0.1"] == one["Local", "CIFAR-100 α=0.1"], "the wrong row's cell"
+    assert two["Gossip", "CIFAR-100 α=0.1"] == one["Local", "CIFAR-100 α=0.1"], (
+        "the wrong row's cell"
+    )
     others = [column for row, column in two if row == "Gossip" and column != "CIFAR-100 α=0.1"]
     assert all(two["Gossip", column] == one["Gossip", column] for column in others)
     last = {column: two["i+ii+iii", column] for row, column in two if row == "Gossip"}
     assert all(one["AFIND+", column] == value for column, value in last.items())
 
 
-# -- verdicts ----------------------------------------------------------------------------------------------------------
+# -- verdicts --------------------------------------------------------------------------------------
 
 
 def test_a_claim_holds_only_where_every_interval_says_so() -> None:
@@ -424,11 +540,18 @@ def test_a_verdict_needs_more_than_one_seed_and_all_cells() -> None:
     more = whole | {("", "alone", "another column")}
     assert [v.status for v in table_with("toy", runs, whole=more).verdicts] == [SO_FAR, SO_FAR]
     thin = [r for r in runs if r.seed == 0 or r.row != "with 1 and 3"]
-    assert [v.status for v in table_with("toy", thin, whole=whole).verdicts] == [SO_FAR, SO_FAR], "a cell with one seed"
+    assert [v.status for v in table_with("toy", thin, whole=whole).verdicts] == [
+        SO_FAR,
+        SO_FAR,
+    ], "a cell with one seed"
     one = table_with("toy", [r for r in runs if r.seed == 0], whole=whole).verdicts
     assert [(v.status, v.evidence[:9]) for v in one] == [(OPEN, "One seed ")] * 2
     taus = {f"τ={t}": 5 - t for t in (1.5, 0.1, 0.8)}
-    mixed = table_with("tau", [record(row, seed=s, taken=n) for row, n in taus.items() for s in (0, 1)], rows=dict(taus))
+    mixed = table_with(
+        "tau",
+        [record(row, seed=s, taken=n) for row, n in taus.items() for s in (0, 1)],
+        rows=dict(taus),
+    )
     assert verdict(mixed, "fewer") == HOLDS, "whatever the order in which rows were asked for"
     alone = table_with("tau", [r for r in mixed.records if r.row == "τ=0.8"])
     assert {v.status for v in alone.verdicts} == {MISSING}
@@ -440,10 +563,21 @@ def verdict(table: Table, claim: str) -> str:
 
 def test_verdicts_follow_the_numbers_and_turn_with_them() -> None:
     def table1(ours: float, precision: float) -> Table:
-        rows = {"Local": 0.4, "FedAvg": 0.4, "Gossip": 0.5, "PENS": 0.5, "FedeRiCo": 0.55, "AFIND+": ours}
+        rows = {
+            "Local": 0.4,
+            "FedAvg": 0.4,
+            "Gossip": 0.5,
+            "PENS": 0.5,
+            "FedeRiCo": 0.55,
+            "AFIND+": ours,
+        }
         return table_with(
             "table1",
-            [record(row, seed=s, accuracy=a + s / 1000, precision=precision) for row, a in rows.items() for s in (0, 1, 2)],
+            [
+                record(row, seed=s, accuracy=a + s / 1000, precision=precision)
+                for row, a in rows.items()
+                for s in (0, 1, 2)
+            ],
         )
 
     good, bad = table1(0.6, 0.6), table1(0.45, 0.2)
@@ -456,9 +590,15 @@ def test_verdicts_follow_the_numbers_and_turn_with_them() -> None:
     assert verdict(table_with("tau", falling), "fewer") == HOLDS
     assert verdict(table_with("tau", [replace(r, taken=-r.taken) for r in falling]), "fewer") == NOT
     toy = {"alone": 0.5, "with 1": 0.6, "with 3": 0.4, "with 1 and 3": 0.5}
-    played = table_with("toy", [record(row, seed=s, accuracy=a + s / 1000) for row, a in toy.items() for s in (0, 1)])
+    played = table_with(
+        "toy",
+        [record(row, seed=s, accuracy=a + s / 1000) for row, a in toy.items() for s in (0, 1)],
+    )
     assert [v.status for v in played.verdicts] == [HOLDS, HOLDS]
-    swapped = [replace(r, row={"with 1": "with 3", "with 3": "with 1"}.get(r.row, r.row)) for r in played.records]
+    swapped = [
+        replace(r, row={"with 1": "with 3", "with 3": "with 1"}.get(r.row, r.row))
+        for r in played.records
+    ]
     assert [v.status for v in table_with("toy", swapped).verdicts] == [NOT, NOT]
 
 
@@ -472,7 +612,10 @@ def cells(by_key: dict[tuple[str, str, str], float], **more: Any) -> list[Record
 
 
 def row_of(**accuracies: float) -> dict[tuple[str, str, str], float]:
-    return {("", row.replace("_", " ").replace("plus", "+"), "x"): value for row, value in accuracies.items()}
+    return {
+        ("", row.replace("_", " ").replace("plus", "+"), "x"): value
+        for row, value in accuracies.items()
+    }
 
 
 SIGMAS_OF = {("", f"σ={s}", "x"): 0.7 for s in (0, 2, 5, 10)}
@@ -480,10 +623,36 @@ CASES: list[tuple[str, str, list[Record], list[Record]]] = [
     (
         "ablation",
         "each-part-helps",
-        cells({("", r, "x"): a for r, a in (("Gossip", 0.5), ("blind", 0.5), ("i", 0.6), ("i+ii", 0.7), ("i+ii+iii", 0.8))}),
-        cells({("", r, "x"): a for r, a in (("Gossip", 0.8), ("blind", 0.8), ("i", 0.7), ("i+ii", 0.6), ("i+ii+iii", 0.5))}),
+        cells(
+            {
+                ("", r, "x"): a
+                for r, a in (
+                    ("Gossip", 0.5),
+                    ("blind", 0.5),
+                    ("i", 0.6),
+                    ("i+ii", 0.7),
+                    ("i+ii+iii", 0.8),
+                )
+            }
+        ),
+        cells(
+            {
+                ("", r, "x"): a
+                for r, a in (
+                    ("Gossip", 0.8),
+                    ("blind", 0.8),
+                    ("i", 0.7),
+                    ("i+ii", 0.6),
+                    ("i+ii+iii", 0.5),
+                )
+            }
+        ),
     ),
-    ("convergence", "faster", *(cells(row_of(Gossip=0.5, PENS=0.5, FedeRiCo=0.5, AFINDplus=a)) for a in (0.6, 0.4))),
+    (
+        "convergence",
+        "faster",
+        *(cells(row_of(Gossip=0.5, PENS=0.5, FedeRiCo=0.5, AFINDplus=a)) for a in (0.6, 0.4)),
+    ),
     ("convergence", "plus", *(cells(row_of(AFIND=0.5, AFINDplus=a)) for a in (0.6, 0.45))),
     ("pfl", "lifts", *(cells(row_of(Gossip=0.5, AFINDplus=a)) for a in (0.53, 0.45))),
     (
@@ -491,13 +660,22 @@ CASES: list[tuple[str, str, list[Record], list[Record]]] = [
         "grows",
         *(
             cells(
-                {(panel, r, "x"): 0.5 for panel in ("half", "full") for r in ("Gossip", "PENS", "FedeRiCo")}
+                {
+                    (panel, r, "x"): 0.5
+                    for panel in ("half", "full")
+                    for r in ("Gossip", "PENS", "FedeRiCo")
+                }
                 | {("full", "AFIND+", "x"): 0.55, ("half", "AFIND+", "x"): a}
             )
             for a in (0.6, 0.5)
         ),
     ),
-    ("privacy", "mild", cells(SIGMAS_OF), cells(SIGMAS_OF | {("", "σ=2", "x"): 0.6, ("", "σ=5", "x"): 0.6})),
+    (
+        "privacy",
+        "mild",
+        cells(SIGMAS_OF),
+        cells(SIGMAS_OF | {("", "σ=2", "x"): 0.6, ("", "σ=5", "x"): 0.6}),
+    ),
     ("privacy", "loses", *(cells(SIGMAS_OF | {("", "σ=50", "x"): a}) for a in (0.63, 0.7))),
     (
         "dynamic",
@@ -513,13 +691,19 @@ CASES: list[tuple[str, str, list[Record], list[Record]]] = [
     (
         "cost",
         "cheaper",
-        *(cells({("", r, "x"): a for r, a in (("Gossip", 0.5), ("AFIND+", ours))}) for ours in (0.6, 0.4)),
+        *(
+            cells({("", r, "x"): a for r, a in (("Gossip", 0.5), ("AFIND+", ours))})
+            for ours in (0.6, 0.4)
+        ),
     ),
     (
         "coreset",
         "closer",
         *(
-            cells({("", "AFIND+", "x"): 0.5}, series={"coreset_error": [[1, e], [2, e]], "all_error": [[1, 2.0], [2, 2.0]]})
+            cells(
+                {("", "AFIND+", "x"): 0.5},
+                series={"coreset_error": [[1, e], [2, e]], "all_error": [[1, 2.0], [2, 2.0]]},
+            )
             for e in (1.0, 3.0)
         ),
     ),
@@ -531,29 +715,49 @@ CASES: list[tuple[str, str, list[Record], list[Record]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "claim", "good", "bad"), CASES, ids=[f"{name}-{claim}" for name, claim, *_ in CASES])
-def test_a_verdict_turns_with_its_numbers(name: str, claim: str, good: list[Record], bad: list[Record]) -> None:
+@pytest.mark.parametrize(
+    ("name", "claim", "good", "bad"), CASES, ids=[f"{name}-{claim}" for name, claim, *_ in CASES]
+)
+def test_a_verdict_turns_with_its_numbers(
+    name: str, claim: str, good: list[Record], bad: list[Record]
+) -> None:
     assert verdict(table_with(name, good), claim) == HOLDS
     assert verdict(table_with(name, bad), claim) == NOT
-    assert verdict(table_with(name, [r for r in good if r.seed == 0]), claim) in (OPEN, PARTLY), "one seed decides nothing"
+    assert verdict(table_with(name, [r for r in good if r.seed == 0]), claim) in (
+        OPEN,
+        PARTLY,
+    ), "one seed decides nothing"
 
 
 def test_a_smaller_threshold_that_is_worse_is_not_as_claimed() -> None:
-    flat = [record(f"τ={t}", seed=s, accuracy=0.5 + s / 1000) for t in (0.1, 0.5, 1.5) for s in (0, 1, 2)]
+    flat = [
+        record(f"τ={t}", seed=s, accuracy=0.5 + s / 1000)
+        for t in (0.1, 0.5, 1.5)
+        for s in (0, 1, 2)
+    ]
     rows = {f"τ={t}": {} for t in (0.1, 0.5, 1.5)}
     assert verdict(table_with("tau", flat, rows=rows), "stable") == HOLDS
     tilted = [replace(r, accuracy=r.accuracy + 0.015 * (r.row == "τ=1.5")) for r in flat]
     assert verdict(table_with("tau", tilted, rows=rows), "stable") == PARTLY
     steep = [replace(r, accuracy=r.accuracy + 0.1 * (r.row == "τ=1.5")) for r in flat]
     assert verdict(table_with("tau", steep, rows=rows), "stable") == NOT
-    slow = [replace(r, curve=[[1, 0, 0.1], [20 if r.row == "τ=0.1" else 4, 1, 0.6], [60, 2, 0.6]]) for r in flat]
+    slow = [
+        replace(r, curve=[[1, 0, 0.1], [20 if r.row == "τ=0.1" else 4, 1, 0.6], [60, 2, 0.6]])
+        for r in flat
+    ]
     assert verdict(table_with("tau", slow, rows=rows), "sooner") == HOLDS
     assert verdict(table_with("tau", flat, rows=rows), "sooner") == OPEN, "nobody is sooner"
 
 
 def test_what_was_not_run_is_said_to_be_missing() -> None:
-    assert [v.status for v in table_with("ablation", [record("Gossip"), record("i")]).verdicts] == ["not run"]
-    lonely = [record(row, seed=s, panel="head", precision=None) for row in ("AFIND+", "PENS") for s in (0, 1)]
+    assert [v.status for v in table_with("ablation", [record("Gossip"), record("i")]).verdicts] == [
+        "not run"
+    ]
+    lonely = [
+        record(row, seed=s, panel="head", precision=None)
+        for row in ("AFIND+", "PENS")
+        for s in (0, 1)
+    ]
     assert {v.claim.id: v.status for v in table_with("table1", lonely).verdicts} == {
         "best-everywhere": "not run",
         "margin": "not run",
@@ -561,7 +765,9 @@ def test_what_was_not_run_is_said_to_be_missing() -> None:
         "friends": OPEN,
     }
     for name in EXPERIMENTS:
-        for row in list(experiment(name, "smoke").rows)[:3]:  # nothing breaks on what is there so far
+        for row in list(experiment(name, "smoke").rows)[
+            :3
+        ]:  # nothing breaks on what is there so far
             assert len(table_with(name, [record(row)]).verdicts) == len(printed(name).claims)
 
 
@@ -575,7 +781,12 @@ def test_the_bounds_shape_is_found_where_it_is_there() -> None:
 
     consensus = {eta: [[1, 7 * eta**2]] for eta in etas}
     records = [
-        record(f"η={eta}", "AFIND+", seed, series={"gradient_norm2": norms(eta), "consensus": consensus[eta]})
+        record(
+            f"η={eta}",
+            "AFIND+",
+            seed,
+            series={"gradient_norm2": norms(eta), "consensus": consensus[eta]},
+        )
         for eta in etas
         for seed in (0, 1)
     ]
@@ -586,7 +797,7 @@ def test_the_bounds_shape_is_found_where_it_is_there() -> None:
     assert [v.status for v in table.verdicts] == [HOLDS, HOLDS]
 
 
-# -- what is published -------------------------------------------------------------------------------------------------
+# -- what is published -----------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -607,7 +818,9 @@ def test_the_page_of_results_is_what_its_records_say(publish: ModuleType) -> Non
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_published_records_are_of_runs_that_the_command_makes(name: str, publish: ModuleType, repository: Path) -> None:
+def test_published_records_are_of_runs_that_the_command_makes(
+    name: str, publish: ModuleType, repository: Path
+) -> None:
     head, records = read_records(repository / "results" / f"{name}.jsonl")
     assert (head.experiment, head.preset) == (name, "cpu")
     assert {one.key for one in records} <= set(experiment(name, "cpu").keys())
@@ -615,7 +828,7 @@ def test_published_records_are_of_runs_that_the_command_makes(name: str, publish
     assert len({one.seed for one in records}) >= (2 if name == "study" else 3)
 
 
-# -- labels ------------------------------------------------------------------------------------------------------------
+# -- labels ----------------------------------------------------------------------------------------
 
 
 def test_cards_that_are_the_labels_tell_everything_and_random_ones_nothing() -> None:
@@ -653,7 +866,8 @@ def test_label_inference_by_one_command(call: Call) -> None:
     assert "report: l/labels-cpu/report.html" in out
     rows = Path("l/labels-cpu/labels.csv").read_text().splitlines()
     assert rows[0].startswith("seed,round,proxy,sketch,sigma,overlap,baseline,leakage,auc")
-    assert len(rows) == 1 + 2 * (5 + 3 + 2 * len(SIGMAS))  # rounds: other proxies, other sizes, noise on two sizes
+    # rounds: other proxies, other sizes, noise on two sizes
+    assert len(rows) == 1 + 2 * (5 + 3 + 2 * len(SIGMAS))
     assert "<svg" in Path("l/labels-cpu/report.html").read_text()
     before = Path("l/labels-cpu/seed-0.json").stat().st_mtime_ns
     assert call(f"reproduce labels seeds=0 out=l {words}")[0] == 0

@@ -19,9 +19,9 @@ import torch
 import amity
 from amity.config import Config
 from amity.errors import ConfigError, Failure, RunDirError, StorageError
-from amity.run import restored
+from amity.lab.run import restored
+from amity.lab.store import LINES, RunDir, config_digest, read_lines
 from amity.simulate.engine import Simulation
-from amity.store import LINES, RunDir, config_digest, read_lines
 from tests.conftest import simulate, tiny
 
 FILES = [*LINES, "config.toml"]
@@ -163,7 +163,9 @@ def _remove_lines(path: Path) -> None:
     ],
     ids=lambda f: f.__name__,
 )
-def test_damage_is_found_and_repaired_never_trusted(config: Config, whole: Path, damage: Any) -> None:
+def test_damage_is_found_and_repaired_never_trusted(
+    config: Config, whole: Path, damage: Any
+) -> None:
     path = interrupted(config, "broken", 7)
     damage(path)
     amity.resume(path)
@@ -171,9 +173,14 @@ def test_damage_is_found_and_repaired_never_trusted(config: Config, whole: Path,
     assert torch.equal(final_models(path), final_models(whole))
 
 
-def test_a_directory_of_another_config_is_refused_and_untouched(config: Config, whole: Path) -> None:
+def test_a_directory_of_another_config_is_refused_and_untouched(
+    config: Config, whole: Path
+) -> None:
     before = contents(whole)
-    with pytest.raises(RunDirError, match=r"whole: holds a run of another config \(differs in seed\); choose another out="):
+    with pytest.raises(
+        RunDirError,
+        match=r"whole: holds a run of another config \(differs in seed\); choose another out=",
+    ):
         amity.run(config, "whole", seed=5)
     assert contents(whole) == before
 
@@ -190,16 +197,23 @@ def test_a_config_that_was_changed_is_refused_and_nothing_is_lost(whole: Path) -
     before = contents(whole)
     text = (whole / "config.toml").read_text()
     (whole / "config.toml").write_text(text.replace("momentum = 0.9", "momentum = 0.8"))
-    with pytest.raises(RunDirError, match=r"config.toml is not the one that this run was made with; put it back"):
+    with pytest.raises(
+        RunDirError, match=r"config.toml is not the one that this run was made with; put it back"
+    ):
         amity.resume(whole)
     (whole / "config.toml").write_text(text)
     amity.resume(whole)
     assert contents(whole) == before
 
 
-def test_a_run_of_an_older_version_with_fewer_options_is_taken_up(config: Config, whole: Path) -> None:
+def test_a_run_of_an_older_version_with_fewer_options_is_taken_up(
+    config: Config, whole: Path
+) -> None:
     path = interrupted(config, "old", 4)
-    for file in ("config.toml", *(f"checkpoint/{p.name}" for p in (path / "checkpoint").glob("*.json"))):
+    for file in (
+        "config.toml",
+        *(f"checkpoint/{p.name}" for p in (path / "checkpoint").glob("*.json")),
+    ):
         text = (path / file).read_text()
         if file == "config.toml":
             old = config_digest(path)
@@ -208,7 +222,8 @@ def test_a_run_of_an_older_version_with_fewer_options_is_taken_up(config: Config
             (path / file).write_text(text.replace(old, config_digest(path)))
     began = len(read_lines(path / "timings.jsonl"))
     amity.resume(path)
-    assert len(read_lines(path / "timings.jsonl")) == began + 5  # from the checkpoint of round 3, not from the start
+    # from the checkpoint of round 3, not from the start
+    assert len(read_lines(path / "timings.jsonl")) == began + 5
     assert (path / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
 
 
@@ -249,12 +264,18 @@ BODIES = {
     "return {view.me: 1.0}": "a plan must return a Decision, got dict",
     "yield 5": "a plan must yield Ask(fact, peers), got 5",
     "return amity.Decision(None)": "AttributeError",
-    "return amity.Decision({view.me: 'all'})": "ValueError: could not convert string to float: 'all'",
-    "return amity.Decision({view.me: 1.0}, {'a': {1, 2}})": "Object of type set is not JSON serializable",
+    "return amity.Decision({view.me: 'all'})": (
+        "ValueError: could not convert string to float: 'all'"
+    ),
+    "return amity.Decision({view.me: 1.0}, {'a': {1, 2}})": (
+        "Object of type set is not JSON serializable"
+    ),
     "return amity.Decision({view.me: 1.0}, {'a': (1, 2)})": "memory must be plain JSON data",
     "return amity.Decision({view.me: 1.0}, {}, {'n': object()})": "TypeError",
     "return amity.Decision({view.me: 0.5})": "weights sum to 0.5; they must sum to 1",
-    "return amity.Decision({'stranger': 1.0})": "puts weight on stranger, whose model never arrived",
+    "return amity.Decision({'stranger': 1.0})": (
+        "puts weight on stranger, whose model never arrived"
+    ),
 }
 
 
@@ -278,7 +299,9 @@ def test_a_run_goes_on_only_with_the_code_that_it_began_with() -> None:
     amity.run(config, "r")
     Path("mine.py").write_text(mine.replace("1.0", "1"))
     for again in (lambda: amity.run(tiny(strategy="mine.py:Mine"), "r"), lambda: amity.resume("r")):
-        with pytest.raises(RunDirError, match=r"r: mine.py has changed since this run began; put it back"):
+        with pytest.raises(
+            RunDirError, match=r"r: mine.py has changed since this run began; put it back"
+        ):
             again()
     Path("r/code.json").write_text("[]")
     amity.resume("r")  # who knows what it does may go on with it
@@ -288,7 +311,10 @@ def test_a_run_goes_on_only_with_the_code_that_it_began_with() -> None:
 
 
 def test_weights_may_be_any_kind_of_number_and_notes_do_not_overwrite_records() -> None:
-    body = "import numpy as np; return amity.Decision({view.me: np.float32(1)}, {}, {'round': -5.0, 'mine': np.float64(2)})"
+    body = (
+        "import numpy as np; return amity.Decision({view.me: np.float32(1)}, {}, {'round': -5.0,"
+        " 'mine': np.float64(2)})"
+    )
     Path("mine.py").write_text(STRATEGY % body)
     record = amity.run(tiny(strategy="mine.py:Mine"), "r").metrics[-1]
     assert (record["round"], record["mine"]) == (2, 2.0)
@@ -305,13 +331,19 @@ def test_resume_of_nothing_is_refused() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small disk")
-def test_a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room(config: Config, whole: Path) -> None:
+def test_a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room(
+    config: Config, whole: Path
+) -> None:
     disk = Path("disk")
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=120k", "tmpfs", disk], capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=120k", "tmpfs", disk], capture_output=True
+    ).returncode:
         pytest.skip("this machine does not let us mount a small disk")
     try:
-        with pytest.raises(StorageError, match=r"cannot be written \(No space left on device\).*amity resume"):
+        with pytest.raises(
+            StorageError, match=r"cannot be written \(No space left on device\).*amity resume"
+        ):
             amity.run(config, disk / "run")
         assert not list(disk.glob("run/checkpoint/*.tmp"))
         kept = [json.loads(p.read_bytes())["round"] for p in disk.glob("run/checkpoint/*.json")]
@@ -332,13 +364,21 @@ def test_metrics_hold_what_was_promised(whole: Path) -> None:
     result = amity.Result(whole, amity.load(whole / "config.toml"))
     record = result.metrics[-1]
     promised = (
-        "round peer accuracy balanced accuracy_mixed accuracy_local test_loss train_loss available taken theta effective "
-        "similarity_min similarity_mean similarity_max card_in card_out model_in model_out reply_in reply_out "
-        "forward backward"
+        "round peer accuracy balanced accuracy_mixed accuracy_local test_loss train_loss available"
+        " taken theta effective similarity_min similarity_mean similarity_max card_in card_out"
+        " model_in model_out reply_in reply_out forward backward"
     )
     assert set(promised.split()) <= record.keys()
     network = result.rounds[-1]
-    assert {"precision", "recall", "auc", "coreset_error", "all_error", "consensus", "gradient_norm2"} <= network.keys()
+    assert {
+        "precision",
+        "recall",
+        "auc",
+        "coreset_error",
+        "all_error",
+        "consensus",
+        "gradient_norm2",
+    } <= network.keys()
     assert len(result.metrics) == len(result.edges) == 8 * 6
     assert result.best >= result.accuracy
 
@@ -361,7 +401,8 @@ def test_evaluating_less_often_changes_nothing_else() -> None:
 
 
 def test_a_callers_threads_and_random_state_are_left_alone() -> None:
-    """In a process of its own: one that has used two threads cannot fork others that do (other tests here fork)."""
+    """In a process of its own: one that has used two threads cannot fork others that do (other
+    tests here fork)."""
 
     def caller() -> None:
         torch.set_num_threads(2)
@@ -379,26 +420,38 @@ def test_a_callers_threads_and_random_state_are_left_alone() -> None:
 
 
 def test_the_measures_of_the_theorem_agree_with_plain_numpy() -> None:
-    simulation: Simulation = simulate(tiny(rounds=1, eval={"gradients_every": 1}, strategy={"name": "gossip", "k": 2}))
+    simulation: Simulation = simulate(
+        tiny(rounds=1, eval={"gradients_every": 1}, strategy={"name": "gossip", "k": 2})
+    )
     report = simulation.round()
     theta = torch.stack([peer.start for peer in simulation.peers.values()]).double().numpy()
     mean = theta.mean(0)
     learner = simulation.world.learner
     centre = torch.from_numpy(mean).float()
-    grads = {n: learner.gradient(centre, p.data.train)[0].double().numpy() for n, p in simulation.peers.items()}
-    chosen = [((grads[me] - grads[j]) ** 2).sum() for me, row in report.rows.items() for j in row if j != me]
+    grads = {
+        n: learner.gradient(centre, p.data.train)[0].double().numpy()
+        for n, p in simulation.peers.items()
+    }
+    chosen = [
+        ((grads[me] - grads[j]) ** 2).sum()
+        for me, row in report.rows.items()
+        for j in row
+        if j != me
+    ]
     everyone = [((grads[i] - grads[j]) ** 2).sum() for i in grads for j in grads if i != j]
     average = sum(grads.values()) / len(grads)
     assert report.network["coreset_error"] == pytest.approx(sum(chosen) / len(chosen), rel=1e-3)
     assert report.network["all_error"] == pytest.approx(sum(everyone) / len(everyone), rel=1e-3)
     assert report.network["gradient_norm2"] == pytest.approx(float((average**2).sum()), rel=1e-3)
-    assert report.network["consensus"] == pytest.approx(float(((theta - mean) ** 2).sum(1).mean()), rel=1e-3)
+    assert report.network["consensus"] == pytest.approx(
+        float(((theta - mean) ** 2).sum(1).mean()), rel=1e-3
+    )
 
 
 def test_the_quality_of_a_choice_by_hand() -> None:
     import numpy as np
 
-    from amity.metrics import auc, choice_quality, overlap_matrix
+    from amity.round.quality import auc, choice_quality, overlap_matrix
 
     labels = {"a": (1.0, 0.0), "b": (0.8, 0.2), "c": (0.0, 1.0)}
     overlap = overlap_matrix(labels)
@@ -406,8 +459,11 @@ def test_the_quality_of_a_choice_by_hand() -> None:
     rows = {"a": {"a": 0.5, "b": 0.5}, "b": {"b": 0.4, "a": 0.3, "c": 0.3}, "c": {"c": 1.0}}
     near = {"a": ("b", "c"), "b": ("a", "c"), "c": ("a", "b")}
     quality = choice_quality(labels, 0.5, rows, {"a": {}, "b": {"a": 2.0, "c": 1.0}, "c": {}}, near)
-    # Taken: b by a (friend), a and c by b (one friend). Friends: a-b both ways, so 2 of 6 in reach, both taken.
-    assert quality == pytest.approx({"taken": 1.0, "precision": 2 / 3, "recall": 1.0, "base_rate": 1 / 3, "auc": 1.0})
+    # Taken: b by a (friend), a and c by b (one friend). Friends: a-b both ways, so 2 of 6 in
+    # reach, both taken.
+    assert quality == pytest.approx(
+        {"taken": 1.0, "precision": 2 / 3, "recall": 1.0, "base_rate": 1 / 3, "auc": 1.0}
+    )
     assert auc(np.array([True, False, False]), np.array([0.5, 0.5, 0.1])) == 0.75
     assert auc(np.array([True, True]), np.array([1.0, 2.0])) is None
 
@@ -416,7 +472,7 @@ def test_auc_is_that_of_scikit_learn() -> None:
     import numpy as np
     from sklearn.metrics import roc_auc_score
 
-    from amity.metrics import auc
+    from amity.round.quality import auc
 
     draw = np.random.default_rng(0)
     for _ in range(50):

@@ -1,4 +1,5 @@
-"""Stacked training against its oracle, one peer after the other; and the learner's own short cuts against the long way."""
+"""Stacked training against its oracle, one peer after the other; and the learner's own short cuts
+against the long way."""
 
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from amity.layout import layout_of
-from amity.learn import Learner, Recipe, Samples
-from amity.stacked import FitJob, Stack
-from amity.tensors import Archive, encode
+from amity.data.samples import Samples
+from amity.learn.layout import layout_of
+from amity.learn.learner import Learner, Recipe
+from amity.learn.stacked import FitJob, Stack
+from amity.learn.tensors import Archive, encode
 from tests.test_learn import samples
 
 
@@ -24,17 +26,32 @@ def mlp() -> nn.Module:
 
 
 def conv() -> nn.Module:
-    body = [nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.ReLU()]
+    body = [
+        nn.Conv2d(1, 3, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(3, 4, 3),
+        nn.GroupNorm(2, 4),
+        nn.ReLU(),
+    ]
     return nn.Sequential(*body, nn.Flatten(), nn.Linear(16, 3))
 
 
 def patches() -> nn.Module:
     body = [nn.Conv2d(1, 3, 2, 2), nn.ReLU(), nn.Conv2d(3, 4, (1, 2), (1, 2)), nn.ReLU()]
-    return nn.Sequential(nn.Sequential(*body, nn.Flatten()), nn.Linear(8, 5), nn.ReLU(), nn.Linear(5, 3))
+    return nn.Sequential(
+        nn.Sequential(*body, nn.Flatten()), nn.Linear(8, 5), nn.ReLU(), nn.Linear(5, 3)
+    )
 
 
 def patches_with_a_margin() -> nn.Module:
-    return nn.Sequential(nn.Conv2d(1, 3, 1), nn.ReLU(), nn.Conv2d(3, 4, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4, 3))
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 1),
+        nn.ReLU(),
+        nn.Conv2d(3, 4, 3, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(4, 3),
+    )
 
 
 NETS = [mlp, conv, patches, patches_with_a_margin]
@@ -51,12 +68,19 @@ def learner(make: object, recipe: Recipe) -> Learner:
     batch=st.integers(1, 6),
     epochs=st.integers(0, 3),
     part=st.sampled_from(["everything", "head", "body"]),
-    recipe=st.tuples(st.sampled_from([0.0, 0.9]), st.sampled_from([0.0, 0.01]), st.sampled_from([0.0, 0.3])),
+    recipe=st.tuples(
+        st.sampled_from([0.0, 0.9]), st.sampled_from([0.0, 0.01]), st.sampled_from([0.0, 0.3])
+    ),
     make=st.sampled_from(NETS),
 )
 @settings(max_examples=40, deadline=None)
 def test_peers_trained_in_one_stack_end_where_each_ends_alone(
-    sizes: list[int], batch: int, epochs: int, part: str, recipe: tuple[float, float, float], make: object
+    sizes: list[int],
+    batch: int,
+    epochs: int,
+    part: str,
+    recipe: tuple[float, float, float],
+    make: object,
 ) -> None:
     mine = learner(make, Recipe(0.1, 0.02, recipe[0], recipe[1], batch, recipe[2], decay=0.9))
     base = samples(sum(sizes) + 1)
@@ -69,7 +93,10 @@ def test_peers_trained_in_one_stack_end_where_each_ends_alone(
         mine.fit(theta, data, np.random.default_rng(k), epochs, where, 2)
         for k, (theta, data) in enumerate(zip(thetas, datas, strict=True))
     ]
-    jobs = [FitJob(t, d, np.random.default_rng(k)) for k, (t, d) in enumerate(zip(thetas, datas, strict=True))]
+    jobs = [
+        FitJob(t, d, np.random.default_rng(k))
+        for k, (t, d) in enumerate(zip(thetas, datas, strict=True))
+    ]
     for one, other in zip(alone, Stack(mine).fit(jobs, epochs, where, 2), strict=True):
         torch.testing.assert_close(one.theta, other.theta, rtol=1e-4, atol=1e-5)
         assert one.loss == pytest.approx(other.loss, rel=1e-3, abs=1e-5, nan_ok=True)
@@ -79,7 +106,9 @@ def test_peers_trained_in_one_stack_end_where_each_ends_alone(
 def test_stacked_losses_and_scores_are_those_of_each_alone(make: object) -> None:
     mine = learner(make, Recipe(0.1, 0.1, 0, 0, 4, 0))
     base = samples(60)
-    datas = [Samples(base.pixels, torch.arange(a, b)) for a, b in ((0, 5), (5, 30), (30, 31), (31, 60))]
+    datas = [
+        Samples(base.pixels, torch.arange(a, b)) for a, b in ((0, 5), (5, 30), (30, 31), (31, 60))
+    ]
     thetas = [mine.initial() * scale for scale in (1.0, -0.5, 2.0, 0.1)]
     stack = Stack(mine)
     for theta, data, loss, score in zip(
@@ -96,9 +125,13 @@ def test_head_epochs_on_cached_features_end_where_the_long_way_ends() -> None:
     long._cached_features = lambda data: None  # type: ignore[method-assign]
     counted = [0, 0]
     for at, mine in enumerate((short, long)):
-        mine.module.register_forward_hook(lambda *_, at=at: counted.__setitem__(at, counted[at] + 1))
+        mine.module.register_forward_hook(
+            lambda *_, at=at: counted.__setitem__(at, counted[at] + 1)
+        )
     data = samples(30)
-    results = [m.fit(m.initial(), data, np.random.default_rng(0), 3, m.layout.head) for m in (short, long)]
+    results = [
+        m.fit(m.initial(), data, np.random.default_rng(0), 3, m.layout.head) for m in (short, long)
+    ]
     torch.testing.assert_close(results[0].theta, results[1].theta, rtol=1e-4, atol=1e-6)
     assert results[0].loss == pytest.approx(results[1].loss, rel=1e-4)
     probe = 1  # of two examples, once in a learner's life: does it draw from torch's generator?
@@ -135,14 +168,20 @@ def test_snapshots_streamed_to_a_file_are_read_back_by_safetensors(tmp_path: obj
 
     draw = torch.Generator().manual_seed(0)
     peers = {
-        name: {"start": torch.randn(5, generator=draw), "state.mask": torch.rand(5, generator=draw) < 0.5} for name in "abc"
+        name: {
+            "start": torch.randn(5, generator=draw),
+            "state.mask": torch.rand(5, generator=draw) < 0.5,
+        }
+        for name in "abc"
     }
     digest = sha256()
     data = b"".join(encode(tuple(peers), iter(peers.items()), digest.update))
     file = Path(str(tmp_path)) / "x.safetensors"
     file.write_bytes(data)
     assert digest.hexdigest() == sha256(data).hexdigest()
-    assert set(safetensors.torch.load(data)) == {f"{n}/{k}" for n in peers for k in ("start", "state.mask")}
+    assert set(safetensors.torch.load(data)) == {
+        f"{n}/{k}" for n in peers for k in ("start", "state.mask")
+    }
     for name, tensors in peers.items():
         back = Archive(file).of(name)
         assert all(torch.equal(back[key], tensors[key]) for key in tensors)

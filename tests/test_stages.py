@@ -16,7 +16,7 @@ from amity.config import load, resolve
 from amity.core import START, Answers, Ask, Decision, Share, Strategy, View, chain, drive
 from amity.errors import ConfigError, StrategyError
 from amity.facts import Distance, Distances, Loss, Pull, Similarity
-from amity.mixing import Median, Trimmed, mix
+from amity.peer.mixing import Median, Trimmed, mix
 from amity.rng import rng
 from amity.stages import stages
 from amity.stages.fomo import FomoStage, first_order, row_of
@@ -37,7 +37,8 @@ def view(neighbours: tuple[str, ...] = ("b", "c", "d"), round: int = 0, memory: 
 
 
 def answered(stage: Strategy, row: dict[str, float], facts: dict[type, Any]) -> Decision:
-    """A stage's decision, with answers by kind of fact (and, for distances, by what they are from)."""
+    """A stage's decision, with answers by kind of fact (and, for distances, by what they are
+    from)."""
 
     def answer(ask: Ask) -> Answers:
         found = facts[type(ask.fact)]
@@ -47,7 +48,7 @@ def answered(stage: Strategy, row: dict[str, float], facts: dict[type, Any]) -> 
     return drive(stage.decide(view(), row), answer)
 
 
-# -- FedFomo -----------------------------------------------------------------------------------------------------------
+# -- FedFomo ---------------------------------------------------------------------------------------
 
 
 @given(
@@ -57,18 +58,25 @@ def answered(stage: Strategy, row: dict[str, float], facts: dict[type, Any]) -> 
 def test_fomo_weights_are_gain_by_distance(losses: list[float], apart: list[float]) -> None:
     base, *others = losses
     names = "abcdef"[: len(others)]
-    got = first_order({START: base} | dict(zip(names, others, strict=True)), dict(zip("abcdef", apart, strict=True)))
+    got = first_order(
+        {START: base} | dict(zip(names, others, strict=True)),
+        dict(zip("abcdef", apart, strict=True)),
+    )
     omega = (base - np.array(others)) / np.array(apart[: len(others)])
     assert [got[j] for j in names] == pytest.approx(omega.tolist())
     row = row_of(got)
     if (omega > 0).any():
         plus = omega.clip(0)
-        assert row == pytest.approx({j: w for j, w in zip(names, (plus / plus.sum()).tolist(), strict=True) if w > 0})
+        assert row == pytest.approx(
+            {j: w for j, w in zip(names, (plus / plus.sum()).tolist(), strict=True) if w > 0}
+        )
     else:
         assert row == {START: 1.0}
 
 
-def test_fomo_gives_a_copy_of_the_base_nothing_worse_models_nothing_and_keeps_the_base_if_all_are_worse() -> None:
+def test_fomo_gives_a_copy_of_the_base_nothing_worse_models_nothing_and_keeps_the_base_if_all_are_worse() -> (
+    None
+):
     facts: dict[type, Any] = {
         Loss: {"a": 0.8, START: 1.0, "b": 1.0, "c": 2.0, "d": 0.5},
         Distance: {"start": {"a": 1.0, START: 0.0, "b": 0.0, "c": 1.0, "d": 2.0}},
@@ -93,7 +101,7 @@ def test_fomo_multiplies_the_weights_of_the_stage_before_where_that_is_asked_for
 def test_where_fomo_finds_all_models_worse_the_peer_goes_on_from_the_start_of_the_round() -> None:
     simulation = simulate(tiny(strategy="gossip", stages="fomo", method="finetune"))
     before = {name: peer.start.clone() for name, peer in simulation.peers.items()}
-    simulation.plan = chain(Gossip(), AllWorse())
+    simulation.decider = chain(Gossip(), AllWorse())
     simulation.round()
     for name, peer in simulation.peers.items():
         assert torch.equal(peer.start, before[name])
@@ -129,17 +137,22 @@ def test_fomo_alone_sums_up_affinity_of_those_asked_only_and_prefers_them() -> N
 
 
 def test_fomo_holds_a_tenth_out_unless_the_partition_says_how_many() -> None:
-    assert resolve([{"strategy": "gossip", "stages": "fomo"}]).partition.thing.validation == 0.1
-    assert resolve([{"strategy": "fomo"}]).partition.thing.validation == 0.1
-    assert resolve([{"strategy": "fomo", "partition": {"validation": 0.3}}]).partition.thing.validation == 0.3
-    assert resolve([{"strategy": "gossip"}]).partition.thing.validation == 0
+    assert resolve([{"strategy": "gossip", "stages": "fomo"}]).partition.instance.validation == 0.1
+    assert resolve([{"strategy": "fomo"}]).partition.instance.validation == 0.1
+    assert (
+        resolve(
+            [{"strategy": "fomo", "partition": {"validation": 0.3}}]
+        ).partition.instance.validation
+        == 0.3
+    )
+    assert resolve([{"strategy": "gossip"}]).partition.instance.validation == 0
     simulation = simulate(tiny(strategy="gossip", stages="fomo", partition={"samples": 20}))
     peer = simulation.peers["peer-00"]
     assert len(peer.data.validation) == 2
     assert torch.equal(peer.examples("validation").index, peer.data.validation.index)
 
 
-# -- defences ----------------------------------------------------------------------------------------------------------
+# -- defences --------------------------------------------------------------------------------------
 
 
 def test_krum_on_a_worked_example() -> None:
@@ -150,8 +163,13 @@ def test_krum_on_a_worked_example() -> None:
     assert scores == {"a": 1 + 4, "b": 1 + 1, "c": 1 + 1, "d": 1 + 4, "e": 97**2 + 98**2}
     facts = {Distances: distances}
     row = dict.fromkeys("abcde", 0.2)
-    assert answered(Krum(attackers=0.2), row, facts).row == pytest.approx(dict.fromkeys("abcd", 0.25))
-    assert answered(Krum(attackers=0.2, keep=1), row, facts).row == pytest.approx({"a": 0.5, "b": 0.5})  # b, and mine
+    assert answered(Krum(attackers=0.2), row, facts).row == pytest.approx(
+        dict.fromkeys("abcd", 0.25)
+    )
+    # b, and mine
+    assert answered(Krum(attackers=0.2, keep=1), row, facts).row == pytest.approx(
+        {"a": 0.5, "b": 0.5}
+    )
     assert answered(Krum(attackers=0.0), row, facts).row == pytest.approx(row)
 
 
@@ -162,11 +180,15 @@ def test_norm_clipping_is_the_clipped_average_written_as_a_row() -> None:
     apart = {j: float(np.linalg.norm(models[j] - models["a"])) for j in models}
     row = answered(NormClip(clip=bound), weights, {Distance: {"trained": apart}}).row
     expected = models["a"] + sum(
-        weights[j] * min(1, bound / apart[j]) * (models[j] - models["a"]) for j in "bc" if apart[j] > 0
+        weights[j] * min(1, bound / apart[j]) * (models[j] - models["a"])
+        for j in "bc"
+        if apart[j] > 0
     )
     assert sum(row[j] * models[j] for j in row) == pytest.approx(expected)
     assert sum(row.values()) == pytest.approx(1)
-    auto = answered(NormClip(factor=2.0), weights, {Distance: {"trained": apart, "start": {"a": 2.0}}}).row
+    auto = answered(
+        NormClip(factor=2.0), weights, {Distance: {"trained": apart, "start": {"a": 2.0}}}
+    ).row
     assert auto == pytest.approx(row)
 
 
@@ -174,13 +196,21 @@ def test_gates_drop_whoever_is_past_them_and_whoever_does_not_answer() -> None:
     row = {"a": 0.4, "b": 0.2, "c": 0.2, "d": 0.2}
     similar = answered(SimilarityGate(least=0.1), row, {Similarity: {"b": 0.1, "c": 0.05}}).row
     assert similar == pytest.approx({"a": 2 / 3, "b": 1 / 3})
-    losses = {"a": 0.5, START: 1.5, "b": 1.5, "c": 1.51, "d": math.nan}  # the bar is 1.5 · (1.5 + 0.5) / 2
-    assert answered(LossGate(factor=1.5), row, {Loss: losses}).row == pytest.approx({"a": 2 / 3, "b": 1 / 3})
+    losses = {
+        "a": 0.5,
+        START: 1.5,
+        "b": 1.5,
+        "c": 1.51,
+        "d": math.nan,
+    }  # the bar is 1.5 · (1.5 + 0.5) / 2
+    assert answered(LossGate(factor=1.5), row, {Loss: losses}).row == pytest.approx(
+        {"a": 2 / 3, "b": 1 / 3}
+    )
     strict = answered(LossGate(factor=0.1), {"b": 0.5, "c": 0.5}, {Loss: losses}).row
     assert strict == {"a": 1.0}
 
 
-# -- facts behind them ---------------------------------------------------------------------------------------------------
+# -- facts behind them -----------------------------------------------------------------------------
 
 
 def test_distances_and_losses_are_of_the_models_as_this_peer_would_have_them() -> None:
@@ -196,7 +226,9 @@ def test_distances_and_losses_are_of_the_models_as_this_peer_would_have_them() -
         assert got[0] == pytest.approx(float((other - mine)[body].double().norm()))
         assert got[1] == pytest.approx(float((me.start - mine)[body].double().norm()))
     pairs = shard.measure("peer-00", Distances(), ("peer-00", "peer-01"), 1).values
-    assert pairs[0]["peer-01"] == pytest.approx(float((other - me.trained)[body].double().norm()), rel=1e-4)
+    assert pairs[0]["peer-01"] == pytest.approx(
+        float((other - me.trained)[body].double().norm()), rel=1e-4
+    )
     assert pairs[0]["peer-00"] == 0
     mixed = torch.cat([other[body], me.trained[simulation.world.learner.layout.head]])
     loss = shard.measure("peer-00", Loss(), ("peer-01",), 1).values[0]
@@ -204,7 +236,13 @@ def test_distances_and_losses_are_of_the_models_as_this_peer_would_have_them() -
 
 
 def test_a_model_that_came_back_from_a_visit_is_measured_in_place_of_the_published_one() -> None:
-    simulation = simulate(tiny(strategy={"name": "afind+", "preset": "literal"}, stages="fomo", engine={"vectorise": "off"}))
+    simulation = simulate(
+        tiny(
+            strategy={"name": "afind+", "preset": "literal"},
+            stages="fomo",
+            engine={"vectorise": "off"},
+        )
+    )
     me = simulation.peers["peer-00"]
     seen: dict[str, float] = {}
     original = simulation.crew.measure
@@ -215,7 +253,9 @@ def test_a_model_that_came_back_from_a_visit_is_measured_in_place_of_the_publish
             for j, value in zip(others, answer.values, strict=True):
                 if j in brought:
                     seen[j] = value
-                    assert value == simulation.world.learner.loss(brought[j].theta, me.examples("validation"))
+                    assert value == simulation.world.learner.loss(
+                        brought[j].theta, me.examples("validation")
+                    )
                     assert not torch.equal(brought[j].theta, simulation.peers[j].share.theta)
         return answer
 
@@ -227,7 +267,9 @@ def test_a_model_that_came_back_from_a_visit_is_measured_in_place_of_the_publish
 def test_models_that_have_arrived_are_measured_even_if_messages_get_lost() -> None:
     taken = {}
     for harmless in ("", "krum:attackers=0", "normclip:clip=1e9", "lossgate:factor=1e9"):
-        simulation = simulate(tiny(strategy={"name": "gossip", "k": 10}, stages=harmless, topology={"drop": 0.5}))
+        simulation = simulate(
+            tiny(strategy={"name": "gossip", "k": 10}, stages=harmless, topology={"drop": 0.5})
+        )
         taken[harmless] = {name: set(row) for name, row in simulation.round().rows.items()}
     assert all(rows == taken[""] for rows in taken.values())
 
@@ -237,12 +279,16 @@ def test_of_two_models_krum_drops_neither() -> None:
     assert answered(Krum(), {"a": 0.5, "b": 0.5}, facts).row == {"a": 0.5, "b": 0.5}
 
 
-# -- mixers ------------------------------------------------------------------------------------------------------------
+# -- mixers ----------------------------------------------------------------------------------------
 
 
-def stacked(theta: np.ndarray[Any, Any], masks: np.ndarray[Any, Any] | None = None) -> dict[str, Share]:
+def stacked(
+    theta: np.ndarray[Any, Any], masks: np.ndarray[Any, Any] | None = None
+) -> dict[str, Share]:
     return {
-        f"p{k}": Share(torch.from_numpy(theta[k]), None if masks is None else torch.from_numpy(masks[k]))
+        f"p{k}": Share(
+            torch.from_numpy(theta[k]), None if masks is None else torch.from_numpy(masks[k])
+        )
         for k in range(len(theta))
     }
 
@@ -252,12 +298,18 @@ def stacked(theta: np.ndarray[Any, Any], masks: np.ndarray[Any, Any] | None = No
 def test_median_and_trimmed_mean_agree_with_numpy(peers: int, size: int, seed: int) -> None:
     theta = np.random.default_rng(seed).normal(size=(peers, size)).astype(np.float32)
     row = {f"p{k}": 1 / peers for k in range(peers)}
-    np.testing.assert_allclose(Median().mix(row, stacked(theta)).theta, np.median(theta, 0), rtol=1e-5)
+    np.testing.assert_allclose(
+        Median().mix(row, stacked(theta)).theta, np.median(theta, 0), rtol=1e-5
+    )
     cut = min(int(0.3 * peers + 1e-9), (peers - 1) // 2)
     expected = np.sort(theta, 0)[cut : peers - cut].mean(0)
-    np.testing.assert_allclose(Trimmed(0.3).mix(row, stacked(theta)).theta, expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        Trimmed(0.3).mix(row, stacked(theta)).theta, expected, rtol=1e-4, atol=1e-6
+    )
     mean = mix(row, stacked(theta)).theta
-    torch.testing.assert_close(Trimmed(0.0).mix(row, stacked(theta)).theta, mean, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(
+        Trimmed(0.0).mix(row, stacked(theta)).theta, mean, rtol=1e-4, atol=1e-6
+    )
 
 
 def test_robust_mixers_with_masks_count_only_those_who_offer_and_ignore_weights() -> None:
@@ -268,7 +320,9 @@ def test_robust_mixers_with_masks_count_only_those_who_offer_and_ignore_weights(
     assert mixed.mask is not None
     assert mixed.mask.tolist() == [True, False]
     one = np.array([[True, True], [True, False], [False, False]])
-    assert Trimmed(0.3).mix({"p0": 0.4, "p1": 0.3, "p2": 0.3}, stacked(theta, one)).theta.tolist() == [1.5, 1.0]
+    assert Trimmed(0.3).mix(
+        {"p0": 0.4, "p1": 0.3, "p2": 0.3}, stacked(theta, one)
+    ).theta.tolist() == [1.5, 1.0]
 
 
 def test_the_median_bears_a_minority_of_any_values() -> None:
@@ -277,7 +331,7 @@ def test_the_median_bears_a_minority_of_any_values() -> None:
     assert value == pytest.approx(1.1)  # what is no number counts as the largest
 
 
-# -- in company ---------------------------------------------------------------------------------------------------------
+# -- in company ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("spec", EVERY_STRATEGY, ids=spec_id)
@@ -296,16 +350,18 @@ def test_every_mixer_works_with_every_method_and_with_visits(mixer: str, method:
 def test_stages_are_read_from_words_lists_and_tables() -> None:
     words = resolve([{"strategy": "gossip", "stages": "fomo:norm=l1,krum"}])
     assert [stage.name for stage in words.stages] == ["fomo", "krum"]
-    assert words.stages[0].thing == FomoStage(norm="l1")
+    assert words.stages[0].instance == FomoStage(norm="l1")
     assert words.label == "gossip/fomo/krum"
     assert resolve([words.to_dict()]) == words
-    assert words.replace(**{"stages.krum.keep": 2}).stages[1].thing == Krum(keep=2)
+    assert words.replace(**{"stages.krum.keep": 2}).stages[1].instance == Krum(keep=2)
     assert words.replace(stages="").stages == ()
-    assert resolve([{"stages": {"use": ["krum"], "of": {"krum": {"keep": 2}}}}]).stages[0].thing == Krum(keep=2)
+    assert resolve([{"stages": {"use": ["krum"], "of": {"krum": {"keep": 2}}}}]).stages[
+        0
+    ].instance == Krum(keep=2)
     for order in (["stages.fomo.norm=l1", "stages=fomo"], ["stages=fomo", "stages.fomo.norm=l1"]):
-        assert load(overrides=order).stages[0].thing == FomoStage(norm="l1")
-    assert words.replace(stages=[Krum(keep=3)]).stages[0].thing == Krum(keep=3)
-    assert words.replace(stages=["lossgate"]).stages[0].thing == LossGate()
+        assert load(overrides=order).stages[0].instance == FomoStage(norm="l1")
+    assert words.replace(stages=[Krum(keep=3)]).stages[0].instance == Krum(keep=3)
+    assert words.replace(stages=["lossgate"]).stages[0].instance == LossGate()
 
 
 def test_a_stage_of_ones_own_is_set_by_the_name_of_its_class_and_must_have_a_card() -> None:

@@ -1,8 +1,9 @@
-"""Strangers and members who misbehave, against a swarm that is at work: each is refused and logged, the others never notice,
-and memory stays bounded.
+"""Strangers and members who misbehave, against a swarm that is at work: each is refused and logged,
+the others never notice, and memory stays bounded.
 
-Peers 0 to 2 run all the time and peer-00 is attacked; peers 3 and 4 are on the roster but have no process, so that tests can
-speak with their keys. Zenoh sessions are opened in forked helpers only, never in the process that forks.
+Peers 0 to 2 run all the time and peer-00 is attacked; peers 3 and 4 are on the roster but have no
+process, so that tests can speak with their keys. Zenoh sessions are opened in forked helpers only,
+never in the process that forks.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ import pytest
 import zenoh
 
 from amity.net import certs
-from amity.net.identity import CERT, KEY, Identity, load_certificates, public_of
-from amity.net.link import LARGEST_MESSAGE, settings
+from amity.net.link.zenoh import LARGEST_MESSAGE, settings
 from amity.net.node import Node
+from amity.net.ops.swarm import NETWORK, Swarm
 from amity.net.options import Net
-from amity.net.roster import Roster, split_address
-from amity.net.swarm import NETWORK, Swarm
+from amity.net.trust.identity import CERT, KEY, Identity, load_certificates, public_of
+from amity.net.trust.roster import Roster, split_address
 from amity.net.wire import DOMAIN, Stamp, frame, open_head, unframe
 from tests.conftest import tiny
 
@@ -51,7 +52,7 @@ ROOM = 64
 """MB by which no small attack may push a peer's memory up."""
 
 
-# -- what the helpers do: everything that speaks Zenoh -------------------------------------------------------------------
+# -- what the helpers do: everything that speaks Zenoh ---------------------------------------------
 
 
 @dataclass
@@ -80,10 +81,16 @@ class Who:
 def session(who: Who, *to: str, wait: float = 8.0, address: str = "") -> Iterator[zenoh.Session]:
     """A session with links to these members, and no access control of its own."""
     roster = Roster.load(who.roster)
-    config = settings(who.identity, roster, "127.0.0.1:1", 10.0) if who.name in roster.members else _settings(who, roster)
+    config = (
+        settings(who.identity, roster, "127.0.0.1:1", 10.0)
+        if who.name in roster.members
+        else _settings(who, roster)
+    )
     del config["access_control"]
     config["mode"], config["listen"] = "peer", {"endpoints": []}
-    config["connect"]["endpoints"] = [f"tls/{roster.members[name].address}" for name in to or (VICTIM,)]
+    config["connect"]["endpoints"] = [
+        f"tls/{roster.members[name].address}" for name in to or (VICTIM,)
+    ]
     if address:
         config["connect"]["endpoints"] = [f"tls/{address}"]
     config["transport"]["link"]["rx"]["max_message_size"] = 1 << 30
@@ -102,7 +109,9 @@ def session(who: Who, *to: str, wait: float = 8.0, address: str = "") -> Iterato
 def _settings(who: Who, roster: Roster) -> dict[str, Any]:
     """Of somebody who is not on the roster."""
     member = next(iter(roster.members.values()))
-    guests = Roster.of(roster.network, [*roster.members.values(), type(member)(who.name, "127.0.0.1:1", "f" * 64)])
+    guests = Roster.of(
+        roster.network, [*roster.members.values(), type(member)(who.name, "127.0.0.1:1", "f" * 64)]
+    )
     return settings(who.identity, guests, "127.0.0.1:1", 10.0)
 
 
@@ -152,18 +161,32 @@ def outsider(who: Who) -> dict[str, Any]:
         subscriber = ear.declare_subscriber("**", note)
         watcher = ear.liveliness().declare_subscriber("**", note, history=True)
         queryable = ear.declare_queryable(f"{ROOT}/**", note)
-        tokens = [opened.liveliness().declare_token(f"{ROOT}/{name}/live") for name in (who.name, FRIEND, MEMBER)]
+        tokens = [
+            opened.liveliness().declare_token(f"{ROOT}/{name}/live")
+            for name in (who.name, FRIEND, MEMBER)
+        ]
         for owner in (who.name, FRIEND, "*"):
             opened.put(f"{ROOT}/{owner}/card", hello(who))
-        keys = [ask_key(who.name), ask_key(FRIEND), ask_key("*"), ask_key(who.name, owner="*"), f"{ROOT}/**", "**"]
+        keys = [
+            ask_key(who.name),
+            ask_key(FRIEND),
+            ask_key("*"),
+            ask_key(who.name, owner="*"),
+            f"{ROOT}/**",
+            "**",
+        ]
         answers = [asked(opened, key, hello(who), 0.2) for key in keys]
-        alive = [str(r.ok and r.ok.key_expr) for r in ear.liveliness().get("**", timeout=0.3) if r.ok]
+        alive = [
+            str(r.ok and r.ok.key_expr) for r in ear.liveliness().get("**", timeout=0.3) if r.ok
+        ]
         time.sleep(0.7)
         del subscriber, watcher, queryable, tokens
     return {"heard": heard, "answers": answers, "alive": alive}
 
 
-def ask_all(who: Who, asks: list[tuple[str, bytes]], timeout: float = 0.5, to: tuple[str, ...] = (VICTIM,)) -> list[Answers]:
+def ask_all(
+    who: Who, asks: list[tuple[str, bytes]], timeout: float = 0.5, to: tuple[str, ...] = (VICTIM,)
+) -> list[Answers]:
     with session(who, *to) as opened:
         return [asked(opened, key, payload, timeout) for key, payload in asks]
 
@@ -187,7 +210,8 @@ def hijack(who: Who, victim: str) -> list[str]:
 
 
 def pose(who: Who) -> int:
-    """With a second certificate for a member's name: say that it lives and dies, and answer whoever asks it."""
+    """With a second certificate for a member's name: say that it lives and dies, and answer whoever
+    asks it."""
     asks = [0]
 
     def answer(query: zenoh.Query) -> None:
@@ -209,7 +233,9 @@ def record_cards(who: Who, sender: str, count: int) -> list[bytes]:
     """Cards as anybody on the way could write them down."""
     found: list[bytes] = []
     with session(who, sender) as opened:
-        subscriber = opened.declare_subscriber(f"{ROOT}/{sender}/card", lambda s: found.append(s.payload.to_bytes()))
+        subscriber = opened.declare_subscriber(
+            f"{ROOT}/{sender}/card", lambda s: found.append(s.payload.to_bytes())
+        )
         until = time.monotonic() + 10
         while len(found) < count and time.monotonic() < until:
             time.sleep(0.02)
@@ -236,12 +262,15 @@ def put_cards(who: Who, plans: list[tuple[int, dict[str, Any]]]) -> None:
 
 
 def huge(who: Who, size: int, cards: int) -> tuple[Answers, float]:
-    """Cards and one ask of so many bytes each; then an honest ask on a new link, and how long all of it took."""
+    """Cards and one ask of so many bytes each; then an honest ask on a new link, and how long all
+    of it took."""
     start = time.monotonic()
     with session(who) as opened:
         data = zenoh.ZBytes(bytes(size))
         for _ in range(cards):
-            opened.put(f"{ROOT}/{who.name}/card", data, congestion_control=zenoh.CongestionControl.BLOCK)
+            opened.put(
+                f"{ROOT}/{who.name}/card", data, congestion_control=zenoh.CongestionControl.BLOCK
+            )
         asked(opened, ask_key(who.name), data, 2.0)  # type: ignore[arg-type]
     seconds = time.monotonic() - start
     with session(who) as opened:
@@ -249,15 +278,24 @@ def huge(who: Who, size: int, cards: int) -> tuple[Answers, float]:
 
 
 def flood_asks(who: Who, count: int, garbage: bool) -> tuple[dict[str, int], float]:
-    """So many asks as fast as they can be sent: how many answers and errors of each kind, and the seconds of sending."""
+    """So many asks as fast as they can be sent: how many answers and errors of each kind, and the
+    seconds of sending."""
     tally: dict[str, int] = {}
     ended = threading.Semaphore(0)
 
     def note(reply: zenoh.Reply) -> None:
-        kind = "answer" if reply.ok is not None else reply.err.payload.to_string() if reply.err is not None else ""
+        kind = (
+            "answer"
+            if reply.ok is not None
+            else reply.err.payload.to_string()
+            if reply.err is not None
+            else ""
+        )
         tally[kind] = tally.get(kind, 0) + 1
 
-    payloads = [secrets.token_bytes(300) if garbage else hello(who) for _ in range(min(count, 2000))]
+    payloads = [
+        secrets.token_bytes(300) if garbage else hello(who) for _ in range(min(count, 2000))
+    ]
     with session(who) as opened:
         start = time.monotonic()
         for i in range(count):
@@ -284,14 +322,17 @@ def flood_cards(who: Who, count: int, kind: str) -> float:
         payloads = [made[kind]() for _ in range(min(count, 500))]
         start = time.monotonic()
         for i in range(count):
-            opened.put(key, payloads[i % len(payloads)], congestion_control=zenoh.CongestionControl.BLOCK)
+            opened.put(
+                key, payloads[i % len(payloads)], congestion_control=zenoh.CongestionControl.BLOCK
+            )
         seconds = time.monotonic() - start
         time.sleep(1)  # what is still queued when a session closes is lost
         return seconds
 
 
 def latencies(who: Who, seconds: float, pause: float = 0.05) -> list[float]:
-    """Seconds that greetings of an honest member take to be answered; one that is not answered took 9."""
+    """Seconds that greetings of an honest member take to be answered; one that is not answered took
+    9."""
     out = []
     with session(who) as opened:
         until = time.monotonic() + seconds
@@ -327,7 +368,8 @@ def many_links(who: Who, count: int) -> int:
 
 
 def deaf(who: Who, address: str, count: int, pause: float) -> int:
-    """Ask for as many bytes as are to be had, over a wire on which nothing comes back; then wait and see."""
+    """Ask for as many bytes as are to be had, over a wire on which nothing comes back; then wait
+    and see."""
     with session(who, address=address) as opened:
         schema = schema_of(opened, who)
         stamp = who.stamp(schema)
@@ -345,11 +387,12 @@ def deaf(who: Who, address: str, count: int, pause: float) -> int:
         return ended[0]
 
 
-# -- the swarm and what is watched ---------------------------------------------------------------------------------------
+# -- the swarm and what is watched -----------------------------------------------------------------
 
 
 def leisurely(_name: str) -> None:
-    """In a peer's own process: no more than some rounds a second, as of a model that is worth training."""
+    """In a peer's own process: no more than some rounds a second, as of a model that is worth
+    training."""
     at_once = Node._round
 
     def round(node: Node) -> Any:
@@ -364,7 +407,9 @@ class Stage:
 
     def __init__(self, out: Path) -> None:
         net = Net(gather=1, deadline=10, patience=10)
-        self.swarm = Swarm(out, tiny(peers=5, rounds=1_000_000, eval={"every": 50}), net, enter=leisurely)
+        self.swarm = Swarm(
+            out, tiny(peers=5, rounds=1_000_000, eval={"every": 50}), net, enter=leisurely
+        )
         self.swarm.lay_out()
         self.swarm.start(RUNNING)
         self.helpers = ProcessPoolExecutor(2, get_context("fork"))
@@ -393,7 +438,9 @@ class Stage:
         return int(self.swarm.processes[VICTIM].pid)
 
     def who(self, name: str, folder: Path | None = None) -> Who:
-        return Who(name, folder or self.swarm.folder(name) / "identity", self.swarm.out / "roster.toml")
+        return Who(
+            name, folder or self.swarm.folder(name) / "identity", self.swarm.out / "roster.toml"
+        )
 
     def issued(self, folder: Path, name: str, ca: Path | None = None) -> Who:
         """A new key with a certificate of the swarm's authority, or of another."""
@@ -427,8 +474,8 @@ class Stage:
 
     @contextmanager
     def unharmed(self, room: float = ROOM, but: str = "") -> Iterator[Watch]:
-        """During and after what happens inside, all peers go on, nobody (but one) is late or gone, and memory stays
-        bounded."""
+        """During and after what happens inside, all peers go on, nobody (but one) is late or gone,
+        and memory stays bounded."""
         watch = Watch(self)
         yield watch
         watch.check(room, but)
@@ -445,11 +492,19 @@ class Watch:
     def lines(self, name: str = VICTIM) -> list[dict[str, Any]]:
         with open(self._stage.log(name), "rb") as stream:
             stream.seek(self._from[name])
-            return [json.loads(line) for line in stream.read().splitlines(keepends=True) if line.endswith(b"\n")]
+            return [
+                json.loads(line)
+                for line in stream.read().splitlines(keepends=True)
+                if line.endswith(b"\n")
+            ]
 
     def refused(self) -> set[tuple[str, str]]:
         """Peer and reason of all refusals."""
-        return {(line.get("peer", ""), line.get("why", "")) for line in self.lines() if line["event"] == "refused"}
+        return {
+            (line.get("peer", ""), line.get("why", ""))
+            for line in self.lines()
+            if line["event"] == "refused"
+        }
 
     def logged(self, why: str, peer: str = "", within: float = 6.0) -> dict[str, Any]:
         """Waits for the line about a refusal."""
@@ -458,14 +513,20 @@ class Watch:
             for line in self.lines():
                 if (line["event"], line.get("why"), line.get("peer", "")) == ("refused", why, peer):
                     return line
-            assert time.monotonic() < until, f"no line about {why!r} of {peer!r}, only {sorted(self.refused())}"
+            assert time.monotonic() < until, (
+                f"no line about {why!r} of {peer!r}, only {sorted(self.refused())}"
+            )
             time.sleep(0.05)
 
     def counted(self, peer: str, enough: int, within: float = 8.0) -> int:
         """How many refusals of a peer the lines tell of; waits until there are enough."""
         until = time.monotonic() + within
         while True:
-            found = [line for line in self.lines() if (line["event"], line.get("peer")) == ("refused", peer)]
+            found = [
+                line
+                for line in self.lines()
+                if (line["event"], line.get("peer")) == ("refused", peer)
+            ]
             count = sum(int(line.get("count", 1)) for line in found)
             if count >= enough or time.monotonic() > until:
                 return count
@@ -475,13 +536,23 @@ class Watch:
         stage = self._stage
         now, until = stage.rounds(), time.monotonic() + 12
         during = min(now[name] - self._rounds[name] for name in RUNNING)
-        assert during > 0 or time.monotonic() - self._at < 1, f"no round during {time.monotonic() - self._at:.1f} s"
+        assert during > 0 or time.monotonic() - self._at < 1, (
+            f"no round during {time.monotonic() - self._at:.1f} s"
+        )
         while min(after - now[name] for name, after in stage.rounds().items()) < 2:
-            assert time.monotonic() < until, f"the swarm stopped: {stage.rounds()}, {stage.swarm.failed}"
+            assert time.monotonic() < until, (
+                f"the swarm stopped: {stage.rounds()}, {stage.swarm.failed}"
+            )
             time.sleep(0.05)
         for name in RUNNING:
-            events = [line for line in self.lines(name) if line["event"] in ("late", "left", "error", "caught up")]
-            assert [line for line in events if line.get("peer", VICTIM) in set(RUNNING) - {but}] == []
+            events = [
+                line
+                for line in self.lines(name)
+                if line["event"] in ("late", "left", "error", "caught up")
+            ]
+            assert [
+                line for line in events if line.get("peer", VICTIM) in set(RUNNING) - {but}
+            ] == []
         grown = stage.memory("VmHWM") - self._before
         assert grown < room, f"{grown:.0f} MB more"
         print(f"{during} rounds during it, {grown:.1f} MB more at most")  # noqa: T201  shown with -rP
@@ -496,11 +567,13 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         made.close()
 
 
-# -- without a certificate, or with a wrong one --------------------------------------------------------------------------
+# -- without a certificate, or with a wrong one ----------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "data", [random.Random(0).randbytes(2000), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"], ids=["noise", "http"]
+    "data",
+    [random.Random(0).randbytes(2000), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"],
+    ids=["noise", "http"],
 )
 def test_plain_tcp_gets_nothing_but_an_alert(stage: Stage, data: bytes) -> None:
     with stage.unharmed() as watch:
@@ -526,7 +599,10 @@ def tls(port: int, folder: Path | None) -> bytes:
     if folder is not None:
         context.load_cert_chain(folder / CERT, folder / KEY)
     try:
-        with socket.create_connection(("127.0.0.1", port), 5) as raw, context.wrap_socket(raw) as wrapped:
+        with (
+            socket.create_connection(("127.0.0.1", port), 5) as raw,
+            context.wrap_socket(raw) as wrapped,
+        ):
             wrapped.sendall(bytes(64))
             return _read(wrapped)
     except (ConnectionError, ssl.SSLError):
@@ -540,7 +616,8 @@ def test_tls_without_a_certificate_is_refused(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("authority", "why"), [("Elsewhere", "certificate of another authority"), ("Amity swarm", "bad certificate")]
+    ("authority", "why"),
+    [("Elsewhere", "certificate of another authority"), ("Amity swarm", "bad certificate")],
 )
 def test_a_certificate_of_another_authority_is_refused_whatever_its_names(
     stage: Stage, tmp_path: Path, authority: str, why: str
@@ -552,19 +629,25 @@ def test_a_certificate_of_another_authority_is_refused_whatever_its_names(
         watch.logged(why)
 
 
-def test_an_expired_certificate_is_refused(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expired_certificate_is_refused(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = datetime.now(UTC)
-    monkeypatch.setattr(certs, "_dates", lambda _days: (now - timedelta(days=2), now - timedelta(days=1)))
+    monkeypatch.setattr(
+        certs, "_dates", lambda _days: (now - timedelta(days=2), now - timedelta(days=1))
+    )
     stage.issued(tmp_path / "id", FRIEND)
     with stage.unharmed() as watch:
         assert tls(stage.port, tmp_path / "id") == b""
         watch.logged("certificate expired")
 
 
-# -- with a certificate of the right authority ---------------------------------------------------------------------------
+# -- with a certificate of the right authority -----------------------------------------------------
 
 
-def test_a_name_that_is_not_on_the_roster_hears_nothing_and_gets_nothing(stage: Stage, tmp_path: Path) -> None:
+def test_a_name_that_is_not_on_the_roster_hears_nothing_and_gets_nothing(
+    stage: Stage, tmp_path: Path
+) -> None:
     mallory = stage.issued(tmp_path / "id", "mallory")
     with stage.unharmed() as watch:
         found = stage.call(outsider, mallory)
@@ -573,13 +656,17 @@ def test_a_name_that_is_not_on_the_roster_hears_nothing_and_gets_nothing(stage: 
         assert {peer for peer, _ in watch.refused()} == {""}
 
 
-def test_a_second_certificate_for_a_members_name_does_not_speak_for_its_key(stage: Stage, tmp_path: Path) -> None:
+def test_a_second_certificate_for_a_members_name_does_not_speak_for_its_key(
+    stage: Stage, tmp_path: Path
+) -> None:
     twin = stage.issued(tmp_path / "id", FRIEND)
     with stage.unharmed() as watch:
         answers = stage.call(ask_all, twin, [(ask_key(FRIEND), hello(twin))])
         assert answers == [[("error", b"wrong key")]]
         watch.logged("wrong key", FRIEND)
-    with stage.unharmed(but=FRIEND) as watch:  # while it answers as well, the member itself may be missing in a round
+    with stage.unharmed(
+        but=FRIEND
+    ) as watch:  # while it answers as well, the member itself may be missing in a round
         if stage.call(pose, twin):
             watch.logged("malformed", FRIEND)
 
@@ -625,7 +712,9 @@ def test_one_greeting_to_all_is_answered_by_the_one_for_whom_it_is_signed(stage:
     """A wildcard for the owner is allowed, and of no use."""
     member = stage.who(MEMBER)
     with stage.unharmed():
-        answers = stage.call(ask_all, member, [(ask_key(MEMBER, owner="*"), hello(member))], 0.5, RUNNING)
+        answers = stage.call(
+            ask_all, member, [(ask_key(MEMBER, owner="*"), hello(member))], 0.5, RUNNING
+        )
         assert sorted(kind for kind, _ in answers[0]) == ["answer", "error", "error"]
         assert {why for kind, why in answers[0] if kind == "error"} == {b"wrong addressee"}
 
@@ -637,7 +726,7 @@ def test_a_hijacked_key_brings_no_asks_and_nobody_believes_it(stage: Stage) -> N
         assert {peer for peer, why in watch.refused() if why == "not allowed"} == {MEMBER}
 
 
-# -- replays -------------------------------------------------------------------------------------------------------------
+# -- replays ---------------------------------------------------------------------------------------
 
 
 def test_an_ask_is_answered_once_and_only_in_its_time(stage: Stage) -> None:
@@ -645,9 +734,15 @@ def test_an_ask_is_answered_once_and_only_in_its_time(stage: Stage) -> None:
     once, now = hello(member), int(time.time() * 1000)
     late, early = hello(member, at=now - 3_600_000), hello(member, at=now + 3_600_000)
     with stage.unharmed() as watch:
-        answers = stage.call(ask_all, member, [(ask_key(MEMBER), payload) for payload in (once, once, late, early)])
+        answers = stage.call(
+            ask_all, member, [(ask_key(MEMBER), payload) for payload in (once, once, late, early)]
+        )
         assert [kind for kind, _ in answers[0]] == ["answer"]
-        assert answers[1:] == [[("error", b"replay")], [("error", b"too old")], [("error", b"clock")]]
+        assert answers[1:] == [
+            [("error", b"replay")],
+            [("error", b"too old")],
+            [("error", b"clock")],
+        ]
         for why in ("replay", "too old", "clock"):
             watch.logged(why, MEMBER)
 
@@ -676,13 +771,13 @@ def test_a_members_own_cards_are_refused_when_old_or_not_to_be_believed(stage: S
             watch.logged(why, MEMBER)
 
 
-# -- too large, too many -------------------------------------------------------------------------------------------------
+# -- too large, too many ---------------------------------------------------------------------------
 
 
 def test_a_huge_message_ends_at_the_limit(stage: Stage, full: bool) -> None:
-    """A card and an ask of 256 MB each in the short form; in the long one three of 3.5 GB, as Zenoh's own sender panics on
-    one of 10 GB. Zenoh drops them while they come in, and says so to nobody; of what is below its limit and
-    too long for us, there is a line."""
+    """A card and an ask of 256 MB each in the short form; in the long one three of 3.5 GB, as
+    Zenoh's own sender panics on one of 10 GB. Zenoh drops them while they come in, and says so to
+    nobody; of what is below its limit and too long for us, there is a line."""
     size, cards = (3584 * MB, 2) if full else (256 * MB, 1)
     if os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") < 2.5 * size:
         pytest.skip(f"too little free memory to send {size // MB} MB")
@@ -690,7 +785,9 @@ def test_a_huge_message_ends_at_the_limit(stage: Stage, full: bool) -> None:
         answers, seconds = stage.call(huge, stage.who(MEMBER), size, cards, timeout=900)
         assert [kind for kind, _ in answers] == ["answer"]
     with stage.unharmed() as watch:
-        answers = stage.call(ask_all, stage.who(MEMBER), [(ask_key(MEMBER), bytes(LARGEST_MESSAGE - 4096))], 5.0)
+        answers = stage.call(
+            ask_all, stage.who(MEMBER), [(ask_key(MEMBER), bytes(LARGEST_MESSAGE - 4096))], 5.0
+        )
         assert answers == [[("error", b"malformed")]]
         watch.logged("malformed", MEMBER)
     print(f"{cards + 1} times {size // MB} MB, {seconds:.1f} s")  # noqa: T201
@@ -705,7 +802,9 @@ def test_ten_thousand_asks_do_not_keep_others_waiting(stage: Stage, garbage: boo
         tally, sending = stage.call(flood_asks, member, 10_000, garbage, timeout=60)
         taken = sorted(measured.result(60))
         watch.logged("too many asks", MEMBER)
-        lines = [line for line in watch.lines() if line.get("peer") == MEMBER and line["event"] != "late"]
+        lines = [
+            line for line in watch.lines() if line.get("peer") == MEMBER and line["event"] != "late"
+        ]
         assert len(lines) <= 5 * (time.monotonic() - start + 1)
     assert tally.get("too many asks", 0) > 8000
     assert taken[int(0.95 * len(taken))] < 1.0
@@ -714,7 +813,10 @@ def test_ten_thousand_asks_do_not_keep_others_waiting(stage: Stage, garbage: boo
 
 def _quantiles(taken: list[float]) -> str:
     half, most = taken[len(taken) // 2], taken[int(0.95 * len(taken))]
-    return f"{len(taken)}, median {1000 * half:.1f} ms, 95 %: {1000 * most:.1f} ms, all: {1000 * taken[-1]:.1f} ms"
+    return (
+        f"{len(taken)}, median {1000 * half:.1f} ms, 95 %: {1000 * most:.1f} ms, all:"
+        f" {1000 * taken[-1]:.1f} ms"
+    )
 
 
 FLOODS = [
@@ -724,7 +826,9 @@ FLOODS = [
 
 
 @pytest.mark.parametrize(("kind", "count", "why"), FLOODS, ids=[flood[0] for flood in FLOODS])
-def test_a_flood_of_cards_does_not_keep_others_waiting(stage: Stage, kind: str, count: int, why: str) -> None:
+def test_a_flood_of_cards_does_not_keep_others_waiting(
+    stage: Stage, kind: str, count: int, why: str
+) -> None:
     member, observer = stage.who(MEMBER), stage.who(OBSERVER)
     with stage.unharmed(200) as watch:
         measured = stage.later(latencies, observer, 2.0)
@@ -732,8 +836,11 @@ def test_a_flood_of_cards_does_not_keep_others_waiting(stage: Stage, kind: str, 
         sending = stage.call(flood_cards, member, count, kind, timeout=60)
         taken = sorted(measured.result(60))
         watch.logged(why, MEMBER)
-        assert watch.counted(MEMBER, enough := int(0.99 * count)) >= enough  # else they never came, and nothing was tried
-        lines = [line for line in watch.lines() if line.get("peer") == MEMBER and line["event"] != "late"]
+        # else they never came, and nothing was tried
+        assert watch.counted(MEMBER, enough := int(0.99 * count)) >= enough
+        lines = [
+            line for line in watch.lines() if line.get("peer") == MEMBER and line["event"] != "late"
+        ]
         assert len(lines) <= 5 * (time.monotonic() - start + 1)
     assert taken[int(0.95 * len(taken))] < 1.0
     print(f"{count} sent in {sending:.1f} s; greetings: {_quantiles(taken)}")  # noqa: T201
@@ -767,8 +874,11 @@ class OneWay:
             one.close()
 
 
-def test_a_member_that_does_not_read_its_answers_keeps_nobody_waiting(stage: Stage, full: bool) -> None:
-    """Zenoh's lease ends such a link before its buffers are full, unless the other side is no Zenoh: not tried here."""
+def test_a_member_that_does_not_read_its_answers_keeps_nobody_waiting(
+    stage: Stage, full: bool
+) -> None:
+    """Zenoh's lease ends such a link before its buffers are full, unless the other side is no
+    Zenoh: not tried here."""
     if not full:
         pytest.skip("takes 13 s; in the long form")
     wire = OneWay(stage.port, after=1.5)
@@ -783,25 +893,32 @@ def test_a_member_that_does_not_read_its_answers_keeps_nobody_waiting(stage: Sta
     assert taken[int(0.95 * len(taken))] < 1.0
 
 
-def test_many_links_of_one_certificate_leave_room_for_others(stage: Stage, full: bool, tmp_path: Path) -> None:
+def test_many_links_of_one_certificate_leave_room_for_others(
+    stage: Stage, full: bool, tmp_path: Path
+) -> None:
     mallory = stage.issued(tmp_path / "id", "mallory")
     with stage.unharmed() as watch:
         busy = stage.later(many_links, mallory, 200 if full else 8)
         watch.logged("not on the roster", within=20)
-        answers = stage.call(ask_all, stage.who(MEMBER), [(ask_key(MEMBER), hello(stage.who(MEMBER)))])
+        answers = stage.call(
+            ask_all, stage.who(MEMBER), [(ask_key(MEMBER), hello(stage.who(MEMBER)))]
+        )
         assert [kind for kind, _ in answers[0]] == ["answer"]
         assert busy.result(120) > 0
 
 
 def test_silent_connections_do_not_keep_members_out(stage: Stage, full: bool) -> None:
-    """A handshake that never comes costs a socket for ten seconds. Last, because of what follows then: Zenoh pauses for
-    0.1 s after every failed handshake, so new links wait (eclipse-zenoh/zenoh#2685); those that stand do not."""
+    """A handshake that never comes costs a socket for ten seconds. Last, because of what follows
+    then: Zenoh pauses for 0.1 s after every failed handshake, so new links wait
+    (eclipse-zenoh/zenoh#2685); those that stand do not."""
     count = 2000 if full else 200
     idle = []
     try:
         with stage.unharmed() as watch:
             idle = [socket.create_connection(("127.0.0.1", stage.port), 5) for _ in range(count)]
-            answers = stage.call(ask_all, stage.who(MEMBER), [(ask_key(MEMBER), hello(stage.who(MEMBER)))])
+            answers = stage.call(
+                ask_all, stage.who(MEMBER), [(ask_key(MEMBER), hello(stage.who(MEMBER)))]
+            )
             assert [kind for kind, _ in answers[0]] == ["answer"]
             for one in idle:
                 one.close()

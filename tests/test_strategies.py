@@ -34,7 +34,9 @@ class Town:
         return [ask.peers for ask in self.asked if isinstance(ask.fact, fact)]
 
 
-def view(memory: Any = None, round: int = 0, rounds: int = 10, neighbours: tuple[str, ...] = NAMES[1:]) -> View:
+def view(
+    memory: Any = None, round: int = 0, rounds: int = 10, neighbours: tuple[str, ...] = NAMES[1:]
+) -> View:
     return View("a", round, rounds, neighbours, 5, None, rng(0, round), rng(0, round), memory or {})
 
 
@@ -46,21 +48,39 @@ EVERYONE_HERE = {"Pull": dict.fromkeys("bcd", 5)}
 
 
 def test_afind_plus_of_three_neighbours_by_hand() -> None:
-    # Cards: s = (1, 0, 0), υ = 1/ln 2: exp(s/υ) = (2, 1, 1), so p = (.5, .25, .25). θ = .5/(1 + 2^1.5) = .1306: all pass
-    # with τ = .5; with τ = 1.2, θ = .3134 and only b passes. Losses after training (a .5, b .5): equal weights.
-    town = Town(**EVERYONE_HERE, Similarity={"b": 1.0, "c": 0.0, "d": 0.0}, Loss={"a": 0.5, "b": 0.5, "c": 1.0, "d": 1.0})
-    common: dict[str, Any] = {"upsilon": 1.4426950408889634, "reprobe": "all", "loss_side": "requester", "gamma": 0.0}
+    # Cards: s = (1, 0, 0), υ = 1/ln 2: exp(s/υ) = (2, 1, 1), so p = (.5, .25, .25). θ = .5/(1 +
+    # 2^1.5) = .1306: all pass
+    # with τ = .5; with τ = 1.2, θ = .3134 and only b passes. Losses after training (a .5, b .5):
+    # equal weights.
+    town = Town(
+        **EVERYONE_HERE,
+        Similarity={"b": 1.0, "c": 0.0, "d": 0.0},
+        Loss={"a": 0.5, "b": 0.5, "c": 1.0, "d": 1.0},
+    )
+    common: dict[str, Any] = {
+        "upsilon": 1.4426950408889634,
+        "reprobe": "all",
+        "loss_side": "requester",
+        "gamma": 0.0,
+    }
     few = decide(Afind(tau=1.2, **common), town)
     assert few.notes["theta"] == pytest.approx(1.2 / 3.828427, abs=1e-6)
     assert few.row == pytest.approx({"a": 0.5, "b": 0.5})
     all_of_them = decide(Afind(tau=0.5, **common), town)
     # exp(-.5) = .606531 twice, exp(-1) = .367879 twice: sum 1.948820
-    assert all_of_them.row == pytest.approx({"a": 0.311230, "b": 0.311230, "c": 0.188770, "d": 0.188770}, abs=1e-6)
+    assert all_of_them.row == pytest.approx(
+        {"a": 0.311230, "b": 0.311230, "c": 0.188770, "d": 0.188770}, abs=1e-6
+    )
     assert all_of_them.memory["p"] == pytest.approx({"b": 0.5, "c": 0.25, "d": 0.25})
 
 
 def test_as_printed_the_neighbours_own_losses_weigh_with_gamma_between_before_and_after() -> None:
-    losses = {"a": Losses(2.0, 1.0), "b": Losses(1.0, 1.0), "c": Losses(1.0, 1.0), "d": Losses(1.0, 1.0)}
+    losses = {
+        "a": Losses(2.0, 1.0),
+        "b": Losses(1.0, 1.0),
+        "c": Losses(1.0, 1.0),
+        "d": Losses(1.0, 1.0),
+    }
     for gamma, mine in ((0.0, 1.0), (1.0, 2.0), (0.5, 1.5)):
         town = Town(**EVERYONE_HERE, Similarity=dict.fromkeys("bcd", 0.0), Reported=losses)
         row = decide(Afind(gamma=gamma), town).row
@@ -70,7 +90,11 @@ def test_as_printed_the_neighbours_own_losses_weigh_with_gamma_between_before_an
 
 def test_the_first_round_takes_everyone_and_later_rounds_probe_again_every_r() -> None:
     strategy = Afind(tau=1.0, reprobe_every=3)
-    town = Town(**EVERYONE_HERE, Similarity={"b": 0.9, "c": -0.9, "d": -0.9}, Reported=dict.fromkeys("abcd", Losses(1, 1)))
+    town = Town(
+        **EVERYONE_HERE,
+        Similarity={"b": 0.9, "c": -0.9, "d": -0.9},
+        Reported=dict.fromkeys("abcd", Losses(1, 1)),
+    )
     memory: Any = {}
     for t in range(4):
         memory = decide(strategy, town, memory, round=t).memory
@@ -90,7 +114,11 @@ def test_with_coreset_refresh_only_the_excluded_never_return() -> None:
 
 
 def test_nobody_admitted_keeps_my_own_model_and_the_notebook() -> None:
-    town = Town(**EVERYONE_HERE, Similarity=dict.fromkeys("bcd", 0.5), Reported=dict.fromkeys("abcd", Losses(1, 1)))
+    town = Town(
+        **EVERYONE_HERE,
+        Similarity=dict.fromkeys("bcd", 0.5),
+        Reported=dict.fromkeys("abcd", Losses(1, 1)),
+    )
     strategy = Afind(tau=3.0)
     first = decide(strategy, town)
     second = decide(strategy, town, first.memory, round=1)
@@ -109,18 +137,27 @@ def test_without_self_a_crowd_replaces_my_model_and_a_few_do_not() -> None:
         (3, dict.fromkeys("abcd", 0.25)),
     ):
         similar = {j: 0.9 if at < admitted else -0.9 for at, j in enumerate(crowd)}
-        town = Town(Pull=dict.fromkeys(crowd, 5), Similarity=similar, Loss=dict.fromkeys("abcdef", 1.0))
+        town = Town(
+            Pull=dict.fromkeys(crowd, 5), Similarity=similar, Loss=dict.fromkeys("abcdef", 1.0)
+        )
         strategy = Afind(tau=0.5, reprobe="all", loss_side="requester", include_self=False)
         assert decide(strategy, town, neighbours=crowd).row == pytest.approx(row)
     visited = Town(Visit=dict.fromkeys("b", Reading(0.9, Losses(1.0, 1.0))))
     alone = Afind(protocol="visit", include_self=False)
-    assert decide(alone, visited, neighbours=("b",)).row == {"b": 1.0}, "a copy of mine, trained by a friend"
+    assert decide(alone, visited, neighbours=("b",)).row == {"b": 1.0}, (
+        "a copy of mine, trained by a friend"
+    )
 
 
 def test_bounds_on_neighbours_and_similarity_hold() -> None:
     similar = {"b": 0.9, "c": 0.8, "d": 0.7}
     town = Town(**EVERYONE_HERE, Similarity=similar, Loss=dict.fromkeys("abcd", 1.0))
-    common: dict[str, Any] = {"reprobe": "all", "loss_side": "requester", "tau": 0.01, "upsilon": 1.0}
+    common: dict[str, Any] = {
+        "reprobe": "all",
+        "loss_side": "requester",
+        "tau": 0.01,
+        "upsilon": 1.0,
+    }
     assert decide(Afind(max_neighbours=2, **common), town).row.keys() == {"a", "b", "c"}
     assert decide(Afind(min_similarity=0.85, **common), town).row.keys() == {"a", "b"}
     assert decide(Afind(threshold="fixed_k", k=1, **common), town).row.keys() == {"a", "b"}
@@ -137,8 +174,11 @@ def test_neighbours_are_drawn_by_their_probability() -> None:
         max_neighbours=1,
         cut="draw",
     )
-    drawn = Counter(max(decide(strategy, town, round=t).row) for t in range(2000))  # of me and the one who was drawn
-    assert {j: n / 2000 for j, n in drawn.items()} == pytest.approx({"b": 0.5, "c": 0.25, "d": 0.25}, abs=0.04)
+    # of me and the one who was drawn
+    drawn = Counter(max(decide(strategy, town, round=t).row) for t in range(2000))
+    assert {j: n / 2000 for j, n in drawn.items()} == pytest.approx(
+        {"b": 0.5, "c": 0.25, "d": 0.25}, abs=0.04
+    )
 
 
 def test_exploring_takes_some_of_those_who_were_not_admitted() -> None:
@@ -153,7 +193,13 @@ def test_ablation_switches_follow_table_2() -> None:
         "Similarity": {"b": 0.9, "c": 0.8, "d": -0.9},
         "Loss": {"a": 0.0, "b": 1.0, "c": 2.0, "d": 3.0},
     }
-    common: dict[str, Any] = {"reprobe": "all", "loss_side": "requester", "tau": 0.5, "gamma": 0.0, "k": 3}
+    common: dict[str, Any] = {
+        "reprobe": "all",
+        "loss_side": "requester",
+        "tau": 0.5,
+        "gamma": 0.0,
+        "k": 3,
+    }
     only_i = decide(Afind(ablation="i", **common), Town(**EVERYONE_HERE, **tables))
     assert only_i.row == pytest.approx(dict.fromkeys("abcd", 0.25))
     i_ii = decide(Afind(ablation="i+ii", **common), Town(**EVERYONE_HERE, **tables))
@@ -166,7 +212,9 @@ def test_similarity_is_averaged_over_rounds() -> None:
     strategy = Afind(average=0.8, reprobe="all", loss_side="requester")
     memory: Any = {}
     for s in (1.0, 0.0):
-        town = Town(**EVERYONE_HERE, Similarity=dict.fromkeys("bcd", s), Loss=dict.fromkeys("abcd", 1.0))
+        town = Town(
+            **EVERYONE_HERE, Similarity=dict.fromkeys("bcd", s), Loss=dict.fromkeys("abcd", 1.0)
+        )
         memory = decide(strategy, town, memory).memory
     assert memory["s"]["b"] == pytest.approx(0.8)
 
@@ -175,14 +223,18 @@ def test_smoothing_across_rounds_remembers_losses() -> None:
     strategy = Afind(smoothing="across", gamma=0.5, reprobe="all", loss_side="requester")
     memory: Any = {}
     for loss in (1.0, 3.0):
-        town = Town(**EVERYONE_HERE, Similarity=dict.fromkeys("bcd", 0.5), Loss=dict.fromkeys("abcd", loss))
+        town = Town(
+            **EVERYONE_HERE, Similarity=dict.fromkeys("bcd", 0.5), Loss=dict.fromkeys("abcd", loss)
+        )
         memory = decide(strategy, town, memory).memory
     assert memory["loss"]["b"] == pytest.approx(2.0)
 
 
 def test_an_absent_neighbour_is_not_chosen_and_keeps_its_probability() -> None:
     strategy = Afind(reprobe="all", loss_side="requester", tau=0.1)
-    town = Town(**EVERYONE_HERE, Similarity={"b": 0.9, "c": 0.1, "d": 0.5}, Loss=dict.fromkeys("abcd", 1.0))
+    town = Town(
+        **EVERYONE_HERE, Similarity={"b": 0.9, "c": 0.1, "d": 0.5}, Loss=dict.fromkeys("abcd", 1.0)
+    )
     first = decide(strategy, town)
     second = decide(strategy, town, first.memory, round=1, neighbours=("b", "d"))
     assert "c" not in second.row
@@ -210,7 +262,8 @@ def test_a_visit_trains_a_scratch_copy_and_leaves_the_host_alone() -> None:
         assert torch.equal(peer.trained, plain.peers[name].trained)
         record = report.peers[name]
         layout = visited.world.learner.layout
-        body = 4 * layout.head.start + (layout.size + 7) // 8  # the numbers, and a bit a coordinate for the mask
+        # the numbers, and a bit a coordinate for the mask
+        body = 4 * layout.head.start + (layout.size + 7) // 8
         # Five neighbours: a model to each and one back, and as a host the same again.
         assert record["model_in"] == record["model_out"] == 10 * body
 
@@ -262,7 +315,9 @@ def test_pens_counts_against_chance_then_gossips_with_its_friends_only() -> None
         assert decision.row == pytest.approx({"a": 0.5, "b": 0.5})
         memory = decision.memory
     assert memory == {"selected": {"b": 4}, "expected": pytest.approx(dict.fromkeys("bcd", 4 / 3))}
-    assert decide(strategy, town, memory, round=4, rounds=8).row == pytest.approx({"a": 0.5, "b": 0.5})
+    assert decide(strategy, town, memory, round=4, rounds=8).row == pytest.approx(
+        {"a": 0.5, "b": 0.5}
+    )
 
 
 def test_pens_without_friends_falls_back_to_everyone() -> None:
@@ -291,7 +346,9 @@ def test_federico_prefers_the_best_and_explores_with_eps() -> None:
 
 
 def test_the_oracle_takes_those_with_my_labels() -> None:
-    simulation = simulate(tiny(strategy={"name": "oracle"}, partition={"name": "groups", "groups": 2, "samples": 10}))
+    simulation = simulate(
+        tiny(strategy={"name": "oracle"}, partition={"name": "groups", "groups": 2, "samples": 10})
+    )
     rows = simulation.round().rows
     assert rows["peer-00"].keys() == {"peer-00", "peer-02", "peer-04"}
 
@@ -314,7 +371,9 @@ def test_two_groups_find_each_other(spec: str) -> None:
     precision = sum(r["precision"] for r in reports[-4:]) / 4
     assert reports[0]["base_rate"] == pytest.approx(4 / 9)
     assert precision > 0.7
-    if spec != "afind+:paper":  # whose similarities of those it does not take are up to ten rounds old
+    if (
+        spec != "afind+:paper"
+    ):  # whose similarities of those it does not take are up to ten rounds old
         assert reports[-1]["auc"] > 0.8
 
 
@@ -348,7 +407,9 @@ def test_ties_are_broken_by_lot_not_by_name() -> None:
         decide(Federico(k=1, eps=0.0), town, round=t)
         first |= set(town.peers(Loss))
         row = decide(
-            Afind(reprobe="all", loss_side="requester", max_neighbours=1), Town(**EVERYONE_HERE, **same), round=t
+            Afind(reprobe="all", loss_side="requester", max_neighbours=1),
+            Town(**EVERYONE_HERE, **same),
+            round=t,
         ).row
         second |= row.keys() - {"a"}
     assert len(first) == 3
@@ -363,7 +424,11 @@ def test_without_the_threshold_k_are_taken_from_the_first_round_on() -> None:
 
 def test_a_peer_that_missed_the_probe_makes_up_for_it() -> None:
     strategy = Afind(reprobe_every=5)
-    town = Town(**EVERYONE_HERE, Similarity=dict.fromkeys("bcd", 0.5), Reported=dict.fromkeys("abcd", Losses(1, 1)))
+    town = Town(
+        **EVERYONE_HERE,
+        Similarity=dict.fromkeys("bcd", 0.5),
+        Reported=dict.fromkeys("abcd", Losses(1, 1)),
+    )
     memory = decide(strategy, town).memory
     memory = decide(strategy, town, memory, round=5, neighbours=()).memory
     assert memory["probed"] == 0
@@ -399,7 +464,8 @@ def test_probing_everyone_and_visiting_some_sends_my_model_only_once() -> None:
     report = simulation.round()
     size = 4 * simulation.world.learner.layout.size
     for record in report.peers.values():
-        assert record["model_out"] == 10 * size  # mine to five neighbours, and five trained guests back
+        # mine to five neighbours, and five trained guests back
+        assert record["model_out"] == 10 * size
 
 
 def test_start_is_a_model_that_may_stand_in_a_row() -> None:
@@ -418,7 +484,7 @@ def test_start_is_a_model_that_may_stand_in_a_row() -> None:
             return 0
 
     simulation = simulate(tiny())
-    simulation.plan = Stubborn()
+    simulation.decider = Stubborn()
     before = {name: peer.start.clone() for name, peer in simulation.peers.items()}
     simulation.round()
     assert all(torch.equal(before[name], peer.start) for name, peer in simulation.peers.items())

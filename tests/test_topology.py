@@ -13,13 +13,17 @@ from amity.topology import Network, peer_names, topologies
 DRAWN = [entry for entry in topologies if entry.name != "file"]
 
 
-def network(name: str = "full", peers: int = 10, seed: int = 0, options: Any = None, **keys: Any) -> Network:
+def network(
+    name: str = "full", peers: int = 10, seed: int = 0, options: Any = None, **keys: Any
+) -> Network:
     return Network(topologies[name].build(options or {}), peer_names(peers), seed, **keys)
 
 
 @pytest.mark.parametrize("entry", DRAWN, ids=lambda entry: entry.name)
 @pytest.mark.parametrize("peers", [12, 13])
-def test_every_graph_is_undirected_without_loops_and_the_same_for_a_seed(entry: Any, peers: int) -> None:
+def test_every_graph_is_undirected_without_loops_and_the_same_for_a_seed(
+    entry: Any, peers: int
+) -> None:
     options = {"k": 4} if entry.name == "regular" else {}
     near = network(entry.name, peers, options=options).neighbours(0)
     assert near == network(entry.name, peers, options=options).neighbours(5)
@@ -29,7 +33,9 @@ def test_every_graph_is_undirected_without_loops_and_the_same_for_a_seed(entry: 
         assert all(me in near[j] for j in others)
 
 
-@pytest.mark.parametrize("entry", [e for e in DRAWN if e.name not in ("regular", "small_world")], ids=lambda e: e.name)
+@pytest.mark.parametrize(
+    "entry", [e for e in DRAWN if e.name not in ("regular", "small_world")], ids=lambda e: e.name
+)
 @pytest.mark.parametrize("peers", [1, 2, 3])
 def test_tiny_networks_work(entry: Any, peers: int) -> None:
     assert len(network(entry.name, peers).neighbours(0)) == peers
@@ -74,13 +80,23 @@ def test_availability_follows_its_probability() -> None:
 def test_a_trace_file_says_who_is_online() -> None:
     Path("trace.csv").write_text("peer,round,online\npeer-01,0,0\npeer-01,2,0\npeer-01,1,1\n")
     net = network(peers=3, trace="trace.csv")
-    assert [("peer-01" in net.neighbours(t)["peer-00"]) for t in range(4)] == [False, True, False, True]
+    assert [("peer-01" in net.neighbours(t)["peer-00"]) for t in range(4)] == [
+        False,
+        True,
+        False,
+        True,
+    ]
 
 
 def test_an_edge_file_is_read_with_comments_and_either_separator() -> None:
     Path("edges.txt").write_text("# mine\npeer-00 peer-01\npeer-01,peer-02  # and back\n\n")
     near = network("file", 4, options={"path": "edges.txt"}).neighbours(0)
-    assert near == {"peer-00": ("peer-01",), "peer-01": ("peer-00", "peer-02"), "peer-02": ("peer-01",), "peer-03": ()}
+    assert near == {
+        "peer-00": ("peer-01",),
+        "peer-01": ("peer-00", "peer-02"),
+        "peer-02": ("peer-01",),
+        "peer-03": (),
+    }
 
 
 @pytest.mark.parametrize(
@@ -89,7 +105,11 @@ def test_an_edge_file_is_read_with_comments_and_either_separator() -> None:
         ("regular", {"k": 12}, r"k must be < peers \(10\), got 12"),
         ("small_world", {"k": 10}, r"k must be < peers \(10\), got 10"),
         ("file", {"path": "absent.txt"}, "absent.txt: cannot be read"),
-        ("file", {"path": "stranger.txt"}, r"stranger.txt:1: unknown peer 'bob'; peers are peer-00 to peer-09"),
+        (
+            "file",
+            {"path": "stranger.txt"},
+            r"stranger.txt:1: unknown peer 'bob'; peers are peer-00 to peer-09",
+        ),
         ("file", {"path": "three.txt"}, r"three.txt:2: expected two peers"),
     ],
 )

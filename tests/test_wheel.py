@@ -10,7 +10,16 @@ from pathlib import Path
 
 
 def test_the_built_wheel_installs_and_runs(repository: Path, tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
+    build = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "-t",
+        "wheel",
+        "-d",
+        str(tmp_path / "dist"),
+    ]
     subprocess.run(build, cwd=repository, check=True, capture_output=True)
     (wheel,) = (tmp_path / "dist").glob("amity-*.whl")
     home = tmp_path / "venv"
@@ -31,6 +40,8 @@ def test_the_built_wheel_installs_and_runs(repository: Path, tmp_path: Path) -> 
     assert Path(where) == site / "amity"
     assert (site / "amity" / "py.typed").exists()
     words = ["run", "peers=3", "rounds=1", "partition.samples=10", "out=r"]
-    done = subprocess.run([home / "bin" / "amity", *words], capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(
+        [home / "bin" / "amity", *words], capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert "report: r/report.html" in done.stdout

@@ -1,4 +1,5 @@
-"""What peers send each other: every kind arrives as it was sent, and whatever is wrong is refused, with the right word."""
+"""What peers send each other: every kind arrives as it was sent, and whatever is wrong is refused,
+with the right word."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ from amity.core import Card, Share
 from amity.facts import Losses, Offer, Similarity
 from amity.net import wire
 from amity.net.board import RETURN, Board, Notice, read_notice
-from amity.net.identity import Identity
-from amity.net.roster import Member, Roster
+from amity.net.trust.identity import Identity
+from amity.net.trust.roster import Member, Roster
 from amity.net.wire import (
     BLOCK,
     DOMAIN,
@@ -90,8 +91,11 @@ def fields_of(head: bytes) -> dict[str, Any]:
     return fields
 
 
-def receive(data: bytes, want: Expected, steps: list[str] | None = None) -> tuple[Manifest, Any, Any]:
-    """A message as Ann's courier reads it: manifest, what its data says, and its body; `steps` tells how far it came."""
+def receive(
+    data: bytes, want: Expected, steps: list[str] | None = None
+) -> tuple[Manifest, Any, Any]:
+    """A message as Ann's courier reads it: manifest, what its data says, and its body; `steps`
+    tells how far it came."""
     steps = [] if steps is None else steps
     manifest, body = open_head(data, ROSTER, want)
     steps.append("believed")
@@ -137,7 +141,9 @@ def by_hand(body: bytes | bytearray, format: str) -> dict[str, Array]:
     length = int.from_bytes(body[:8], "little")
     header = json.loads(bytes(body[8 : 8 + length]))
     header.pop("__metadata__", None)
-    raw = {name: bytes(body[8 + length :][slice(*one["data_offsets"])]) for name, one in header.items()}
+    raw = {
+        name: bytes(body[8 + length :][slice(*one["data_offsets"])]) for name, one in header.items()
+    }
     found: dict[str, Array] = {}
     if "sketch" in raw:
         found["sketch"] = np.frombuffer(raw["sketch"], "<f4")
@@ -146,7 +152,9 @@ def by_hand(body: bytes | bytearray, format: str) -> dict[str, Array]:
     if "theta" in raw and format == "fp32":
         found["theta"] = np.frombuffer(raw["theta"], "<f4")
     elif "theta" in raw and format == "bf16":
-        found["theta"] = (np.frombuffer(raw["theta"], "<u2").astype(np.uint32) << 16).view(np.float32)
+        found["theta"] = (np.frombuffer(raw["theta"], "<u2").astype(np.uint32) << 16).view(
+            np.float32
+        )
     elif "theta" in raw:
         steps, scale = np.frombuffer(raw["theta"], np.int8), np.frombuffer(raw["scale"], "<f4")
         found["theta"] = steps.astype(np.float32) * np.repeat(scale, BLOCK)[: len(steps)]
@@ -171,16 +179,31 @@ def bf16(values: Array) -> Array:
 @pytest.mark.parametrize("kind", ["share", "start", "visit"])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_model_arrives_as_it_was_sent_up_to_the_format(format: Format, masked: bool, kind: Kind) -> None:
+def test_a_model_arrives_as_it_was_sent_up_to_the_format(
+    format: Format, masked: bool, kind: Kind
+) -> None:
     schema = replace(SCHEMA, size=1000, masked=masked, probe=7)
     share = models(1000, masked, seed=1)
     sketch = torch.linspace(-1, 1, 7) if kind == "visit" else None
     body = encode_share(share, format, np.random.default_rng(2), sketch)
-    data = {"examples": 12} | ({"degree": 3, "before": 1.5, "after": 0.25} if kind == "visit" else {})
+    data = {"examples": 12} | (
+        {"degree": 3, "before": 1.5, "after": 0.25} if kind == "visit" else {}
+    )
     head = STAMP.seal(kind, 5, body, to="ann", re="ab", format=format, data=data)
-    manifest, found, (arrived, came_along) = receive(head + body, expect(kind, schema=schema, round=5, re="ab"))
-    assert (manifest.sender, manifest.round, manifest.format, found.examples) == ("ben", 5, format, 12)
-    sent = share.theta.numpy() if share.mask is None else np.where(share.mask.numpy(), share.theta.numpy(), 0)
+    manifest, found, (arrived, came_along) = receive(
+        head + body, expect(kind, schema=schema, round=5, re="ab")
+    )
+    assert (manifest.sender, manifest.round, manifest.format, found.examples) == (
+        "ben",
+        5,
+        format,
+        12,
+    )
+    sent = (
+        share.theta.numpy()
+        if share.mask is None
+        else np.where(share.mask.numpy(), share.theta.numpy(), 0)
+    )
     assert arrived.theta.dtype == torch.float32
     if format == "int8":
         step = np.abs(arrived.theta.numpy()).max() / 127
@@ -189,7 +212,9 @@ def test_a_model_arrives_as_it_was_sent_up_to_the_format(format: Format, masked:
         read = by_hand(body, "int8")["theta"]
         np.testing.assert_array_equal(arrived.theta.numpy()[sent != 0], read[offered != 0])
     else:
-        np.testing.assert_array_equal(arrived.theta.numpy(), bf16(sent) if format == "bf16" else sent)
+        np.testing.assert_array_equal(
+            arrived.theta.numpy(), bf16(sent) if format == "bf16" else sent
+        )
     if share.mask is None:
         assert arrived.mask is None
     else:
@@ -211,7 +236,9 @@ def test_a_body_is_plain_safetensors_with_only_the_offered_numbers() -> None:
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_mask_that_offers_nothing_arrives_as_a_model_of_zeros(format: Format) -> None:
     schema = replace(SCHEMA, size=9, masked=True)
-    body = encode_share(Share(torch.ones(9), torch.zeros(9, dtype=torch.bool)), format, np.random.default_rng(0))
+    body = encode_share(
+        Share(torch.ones(9), torch.zeros(9, dtype=torch.bool)), format, np.random.default_rng(0)
+    )
     head = STAMP.seal("share", 0, body, format=format, data={"examples": 0})
     _, _, (share, _) = receive(head + body, expect("share", schema=schema))
     assert share.theta.tolist() == [0.0] * 9
@@ -236,8 +263,12 @@ def test_a_card_without_a_sketch_is_complete(phase: str, sketch: int) -> None:
     schema = replace(SCHEMA, sketch=sketch)
     data = {"examples": 10, "degree": 4, "phase": phase}
     manifest, _ = open_head(STAMP.seal("card", 0, data=data), ROSTER, expect("card"))
-    assert read_notice(manifest, b"", schema) == Notice(manifest, CardData.model_validate(data), None)
-    manifest, body = open_head(STAMP.seal("card", 0, b"x", data=data) + b"x", ROSTER, expect("card"))
+    assert read_notice(manifest, b"", schema) == Notice(
+        manifest, CardData.model_validate(data), None
+    )
+    manifest, body = open_head(
+        STAMP.seal("card", 0, b"x", data=data) + b"x", ROSTER, expect("card")
+    )
     assert refusal(read_notice, manifest, body, schema).reason == "wrong shape"
 
 
@@ -256,8 +287,12 @@ def test_a_probe_brings_back_a_sketch_and_losses() -> None:
 
 
 def test_an_ask_and_its_answer_belong_together() -> None:
-    ask, _ = open_head(STAMP.seal("ask", 2, to="ann", data={"method": "losses"}), ROSTER, expect("ask"))
-    answer = Stamp(ANN, "trial", SCHEMA.digest).seal("answer", 2, to="ben", re=ask.nonce, data={"before": 1.0, "after": 0.5})
+    ask, _ = open_head(
+        STAMP.seal("ask", 2, to="ann", data={"method": "losses"}), ROSTER, expect("ask")
+    )
+    answer = Stamp(ANN, "trial", SCHEMA.digest).seal(
+        "answer", 2, to="ben", re=ask.nonce, data={"before": 1.0, "after": 0.5}
+    )
     want = expect("answer", me="ben", sender="ann", re=ask.nonce, round=2)
     assert receive(answer, want)[1] == Losses(1.0, 0.5)
     other, _ = open_head(STAMP.seal("ask", 2, to="ann"), ROSTER, expect("ask"))
@@ -270,7 +305,11 @@ def test_the_digest_names_model_and_whatever_else_must_be_common() -> None:
     digest = wire.digest_of(layout, common)
     text = '{"classes": 3, "model": [["w", [3, 2]], ["b", [3]]], "seed": 1}'
     assert digest == hashlib.sha256(text.encode()).hexdigest()
-    others = [({"w": (2, 3), "b": (3,)}, common), ({"b": (3,), "w": (3, 2)}, common), (layout, common | {"seed": 2})]
+    others = [
+        ({"w": (2, 3), "b": (3,)}, common),
+        ({"b": (3,), "w": (3, 2)}, common),
+        (layout, common | {"seed": 2}),
+    ]
     assert len({digest, *(wire.digest_of(*other) for other in others)}) == 4
 
 
@@ -281,7 +320,9 @@ SIZES = st.integers(1, 3 * BLOCK + 1)
 
 @settings(deadline=None)
 @given(SIZES, st.integers(0, 2**32 - 1), st.floats(-30, 30), st.floats(0, 1))
-def test_int8_is_never_more_than_one_step_of_its_block_away(size: int, seed: int, power: float, zeros: float) -> None:
+def test_int8_is_never_more_than_one_step_of_its_block_away(
+    size: int, seed: int, power: float, zeros: float
+) -> None:
     draw = np.random.default_rng(seed)
     theta = (draw.normal(size=size) * 10**power * (draw.random(size) >= zeros)).astype(np.float32)
     found = quantise(torch.from_numpy(theta), np.random.default_rng(seed))
@@ -310,7 +351,9 @@ def test_int8_is_right_on_average() -> None:
     draw = np.random.default_rng(4)
     mean = sum(dequantise(quantise(theta, draw)).double().numpy() for _ in range(draws)) / draws
     exact = theta.double().numpy()
-    scale = np.concatenate([np.full(len(b), np.abs(b).max() / 127) for b in (exact[:256], exact[256:512], exact[512:])])
+    scale = np.concatenate(
+        [np.full(len(b), np.abs(b).max() / 127) for b in (exact[:256], exact[256:512], exact[512:])]
+    )
     part = exact / scale - np.floor(exact / scale)
     inside = (part > 0.001) & (part < 0.999)
     error = scale * np.sqrt(part * (1 - part) / draws)
@@ -414,9 +457,13 @@ HEADS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(
-    ("reason", "change"), HEADS, ids=[f"{reason}-{'-'.join(change)}-{at}" for at, (reason, change) in enumerate(HEADS)]
+    ("reason", "change"),
+    HEADS,
+    ids=[f"{reason}-{'-'.join(change)}-{at}" for at, (reason, change) in enumerate(HEADS)],
 )
-def test_a_head_with_something_wrong_is_refused_with_the_right_word(reason: str, change: dict[str, Any]) -> None:
+def test_a_head_with_something_wrong_is_refused_with_the_right_word(
+    reason: str, change: dict[str, Any]
+) -> None:
     receive(HEAD + BODY, WANT)
     manifest = json.dumps(fields_of(HEAD) | change).encode()
     assert refusal(receive, sign(manifest) + BODY, WANT).reason == reason
@@ -461,7 +508,10 @@ def test_what_is_expected_decides() -> None:
     assert refusal(open_head, HEAD, ROSTER.without("ben"), WANT).reason == "not on the roster"
     other = replace(SCHEMA, digest="0" * 64)
     assert refusal(open_head, HEAD, ROSTER, replace(WANT, schema=other)).reason == "wrong schema"
-    assert open_head(HEAD, ROSTER, replace(WANT, schema=other, any_schema=True))[0].schema_ == SCHEMA.digest
+    assert (
+        open_head(HEAD, ROSTER, replace(WANT, schema=other, any_schema=True))[0].schema_
+        == SCHEMA.digest
+    )
 
 
 @pytest.mark.parametrize("shift", [SKEW_MS - 2000, 0, -DAY, -DAY - SKEW_MS + 60_000])
@@ -488,7 +538,12 @@ Case = tuple[str, str, bytes, Format, Schema, Kind]
 
 
 def case(
-    reason: str, says: str, body: bytes, format: Format = "fp32", schema: Schema = SCHEMA, kind: Kind = "share"
+    reason: str,
+    says: str,
+    body: bytes,
+    format: Format = "fp32",
+    schema: Schema = SCHEMA,
+    kind: Kind = "share",
 ) -> Case:
     return reason, says, body, format, schema, kind
 
@@ -498,7 +553,11 @@ BODIES: list[Case] = [
     case("bad tensors", "no header", bytes(7)),
     case("bad tensors", "header too long", (2**63).to_bytes(8, "little") + bytes(8)),
     case("bad tensors", "header too long", safetensors_of(THETA)[:-1]),
-    case("bad tensors", "header too long", safetensors_of(json.dumps(THETA).encode().ljust(LARGEST_HEADER + 1), FOUR)),
+    case(
+        "bad tensors",
+        "header too long",
+        safetensors_of(json.dumps(THETA).encode().ljust(LARGEST_HEADER + 1), FOUR),
+    ),
     case("bad tensors", "not JSON", safetensors_of(b"theta", FOUR)),
     case("bad tensors", "not JSON", safetensors_of(b"\xff" * 9, FOUR)),
     case("bad tensors", "not JSON", safetensors_of(b"[" * 4000)),
@@ -506,14 +565,24 @@ BODIES: list[Case] = [
     case("bad tensors", "no table", safetensors_of(b"[]")),
     case("bad tensors", "no table", safetensors_of(b"1" * 4000)),
     case("bad tensors", "expected", safetensors_of({})),
-    case("bad tensors", "expected", safetensors_of(THETA | {"more": entry("F32", [0], 16, 16)}, FOUR)),
-    case("bad tensors", "expected", safetensors_of(THETA | {"\ud800": entry("F32", [0], 16, 16)}, FOUR)),
+    case(
+        "bad tensors", "expected", safetensors_of(THETA | {"more": entry("F32", [0], 16, 16)}, FOUR)
+    ),
+    case(
+        "bad tensors",
+        "expected",
+        safetensors_of(THETA | {"\ud800": entry("F32", [0], 16, 16)}, FOUR),
+    ),
     case("bad tensors", "expected", safetensors_of(THETA | {"__metadata__": {"a": "b"}}, FOUR)),
     case("bad tensors", "expected", safetensors_of(VISIT, FOUR + floats(0, 0))),
     case("bad tensors", "expected", safetensors_of(THETA, FOUR), kind="visit"),
     case("bad tensors", "expected", safetensors_of(THETA, FOUR), "int8"),
     case("bad tensors", "a name twice", safetensors_of(TWICE, FOUR)),
-    case("bad tensors", "a name twice", safetensors_of(json.dumps(THETA).encode().replace(b'"shape"', b'"dtype"'), FOUR)),
+    case(
+        "bad tensors",
+        "a name twice",
+        safetensors_of(json.dumps(THETA).encode().replace(b'"shape"', b'"dtype"'), FOUR),
+    ),
     case("bad tensors", "", safetensors_of(json.dumps(THETA).encode("utf-16"), FOUR)),
     case("bad tensors", "", safetensors_of(THETA, FOUR + b"x")),
     case("bad tensors", "", safetensors_of(THETA, FOUR[:-1])),
@@ -523,40 +592,113 @@ BODIES: list[Case] = [
     case("bad tensors", "", safetensors_of({"theta": entry("F32", [4], -16, 0)}, FOUR)),
     case("bad tensors", "", safetensors_of({"theta": entry("F32", [4], False, 16)}, FOUR)),
     case("bad tensors", "", safetensors_of({"theta": entry("F32", [4.0], 0, 16)}, FOUR)),
-    case("bad tensors", "", safetensors_of(json.dumps(THETA).encode().replace(b"[0,", b"[-0,"), FOUR)),
+    case(
+        "bad tensors", "", safetensors_of(json.dumps(THETA).encode().replace(b"[0,", b"[-0,"), FOUR)
+    ),
     case("bad tensors", "", safetensors_of({"theta": {"dtype": "F32", "shape": [4]}}, FOUR)),
-    case("bad tensors", "", safetensors_of(INT8 | {"theta": entry("I8", [4], 0, 4)}, bytes(4)), "int8"),
-    case("wrong shape", "theta must be F32 of [4]", safetensors_of({"theta": entry("F32", [5], 0, 20)}, FOUR + bytes(4))),
-    case("wrong shape", "theta must be", safetensors_of({"theta": entry("F32", [2, 2], 0, 16)}, FOUR)),
-    case("wrong shape", "theta must be", safetensors_of({"theta": entry("F32", [], 0, 4)}, bytes(4))),
-    case("wrong shape", "theta must be", safetensors_of({"theta": entry("F32", [10**3900], 0, 16)}, FOUR)),
+    case(
+        "bad tensors",
+        "",
+        safetensors_of(INT8 | {"theta": entry("I8", [4], 0, 4)}, bytes(4)),
+        "int8",
+    ),
+    case(
+        "wrong shape",
+        "theta must be F32 of [4]",
+        safetensors_of({"theta": entry("F32", [5], 0, 20)}, FOUR + bytes(4)),
+    ),
+    case(
+        "wrong shape", "theta must be", safetensors_of({"theta": entry("F32", [2, 2], 0, 16)}, FOUR)
+    ),
+    case(
+        "wrong shape", "theta must be", safetensors_of({"theta": entry("F32", [], 0, 4)}, bytes(4))
+    ),
+    case(
+        "wrong shape",
+        "theta must be",
+        safetensors_of({"theta": entry("F32", [10**3900], 0, 16)}, FOUR),
+    ),
     case("wrong shape", "theta must be", safetensors_of({"theta": entry("I32", [4], 0, 16)}, FOUR)),
-    case("wrong shape", "theta must be", safetensors_of({"theta": entry("F64", [4], 0, 32)}, FOUR * 2)),
+    case(
+        "wrong shape",
+        "theta must be",
+        safetensors_of({"theta": entry("F64", [4], 0, 32)}, FOUR * 2),
+    ),
     case("wrong shape", "theta must be", safetensors_of({"theta": None}, FOUR)),
     case("wrong shape", "theta must be", safetensors_of({"theta": [0, 16]}, FOUR)),
     case("wrong shape", "theta must be BF16", safetensors_of(THETA, FOUR), "bf16"),
-    case("wrong shape", "scale must be", safetensors_of(INT8 | {"scale": entry("F32", [4], 0, 4)}, bytes(8)), "int8"),
+    case(
+        "wrong shape",
+        "scale must be",
+        safetensors_of(INT8 | {"scale": entry("F32", [4], 0, 4)}, bytes(8)),
+        "int8",
+    ),
     case(
         "wrong shape",
         "theta must be F32 of [2]",
         safetensors_of({"theta": entry("F32", [3], 0, 12)} | MASK, OFFERED),
         schema=MASKED,
     ),
-    case("wrong shape", "mask", safetensors_of(TWO | {"mask": entry("U8", [1], 8, 9)}, OFFERED[:-1]), schema=MASKED),
-    case("wrong shape", "mask", safetensors_of(TWO | {"mask": entry("U8", [2], 8, 10**3000)}, OFFERED * 2), schema=MASKED),
-    case("wrong shape", "mask must be U8", safetensors_of(TWO | {"mask": entry("I8", [2], 8, 10)}, OFFERED), schema=MASKED),
+    case(
+        "wrong shape",
+        "mask",
+        safetensors_of(TWO | {"mask": entry("U8", [1], 8, 9)}, OFFERED[:-1]),
+        schema=MASKED,
+    ),
+    case(
+        "wrong shape",
+        "mask",
+        safetensors_of(TWO | {"mask": entry("U8", [2], 8, 10**3000)}, OFFERED * 2),
+        schema=MASKED,
+    ),
+    case(
+        "wrong shape",
+        "mask must be U8",
+        safetensors_of(TWO | {"mask": entry("I8", [2], 8, 10)}, OFFERED),
+        schema=MASKED,
+    ),
     case("bad tensors", "no header", bytes(3), schema=MASKED),
     case("bad tensors", "too long", (2**63).to_bytes(8, "little") + bytes(8), schema=MASKED),
     case("bad tensors", "no mask", safetensors_of(TWO, OFFERED), schema=MASKED),
     case("bad tensors", "no mask", safetensors_of(TWO | {"mask": 1}, OFFERED), schema=MASKED),
-    case("bad tensors", "no mask", safetensors_of(TWO | {"mask": entry("U8", [2], -2, 10)}, OFFERED), schema=MASKED),
-    case("bad tensors", "no mask", safetensors_of(TWO | {"mask": entry("U8", [2], True, 10)}, OFFERED), schema=MASKED),
-    case("bad tensors", "no mask", safetensors_of(TWO | {"mask": entry("U8", [2], 8.0, 10)}, OFFERED), schema=MASKED),
-    case("bad tensors", "past its end", safetensors_of(TWO | MASK, OFFERED[:-1] + b"\x01"), schema=MASKED),
-    case("bad tensors", "", safetensors_of(TWO | {"mask": entry("U8", [2], 7, 9)}, OFFERED), schema=MASKED),
+    case(
+        "bad tensors",
+        "no mask",
+        safetensors_of(TWO | {"mask": entry("U8", [2], -2, 10)}, OFFERED),
+        schema=MASKED,
+    ),
+    case(
+        "bad tensors",
+        "no mask",
+        safetensors_of(TWO | {"mask": entry("U8", [2], True, 10)}, OFFERED),
+        schema=MASKED,
+    ),
+    case(
+        "bad tensors",
+        "no mask",
+        safetensors_of(TWO | {"mask": entry("U8", [2], 8.0, 10)}, OFFERED),
+        schema=MASKED,
+    ),
+    case(
+        "bad tensors",
+        "past its end",
+        safetensors_of(TWO | MASK, OFFERED[:-1] + b"\x01"),
+        schema=MASKED,
+    ),
+    case(
+        "bad tensors",
+        "",
+        safetensors_of(TWO | {"mask": entry("U8", [2], 7, 9)}, OFFERED),
+        schema=MASKED,
+    ),
     case("not finite", "model", safetensors_of(THETA, floats(1, math.nan, 0, 0))),
     case("not finite", "model", safetensors_of(THETA, floats(1, -math.inf, 0, 0))),
-    case("not finite", "model", safetensors_of({"theta": entry("BF16", [4], 0, 8)}, b"\x80\x7f" * 4), "bf16"),
+    case(
+        "not finite",
+        "model",
+        safetensors_of({"theta": entry("BF16", [4], 0, 8)}, b"\x80\x7f" * 4),
+        "bf16",
+    ),
     case("not finite", "scale", safetensors_of(INT8, floats(math.nan) + bytes(4)), "int8"),
     case("not finite", "scale", safetensors_of(INT8, floats(math.inf) + bytes(4)), "int8"),
     case("not finite", "scale", safetensors_of(INT8, floats(-1) + bytes(4)), "int8"),
@@ -569,7 +711,11 @@ BODIES: list[Case] = [
 ]
 
 
-@pytest.mark.parametrize("case", BODIES, ids=[f"{one[0]} {one[1]} {one[3]} {number}" for number, one in enumerate(BODIES)])
+@pytest.mark.parametrize(
+    "case",
+    BODIES,
+    ids=[f"{one[0]} {one[1]} {one[3]} {number}" for number, one in enumerate(BODIES)],
+)
 def test_a_signed_body_with_something_wrong_is_refused_with_the_right_word(case: Case) -> None:
     reason, says, body, format, schema, kind = case
     head = STAMP.seal(kind, 3, body, to="ann", format=format, data=DATA[kind])
@@ -579,9 +725,16 @@ def test_a_signed_body_with_something_wrong_is_refused_with_the_right_word(case:
     str(refused).encode()
 
 
-def test_a_sketch_is_finite_and_not_so_large_that_it_could_turn_the_similarities_of_others_into_nan() -> None:
+def test_a_sketch_is_finite_and_not_so_large_that_it_could_turn_the_similarities_of_others_into_nan() -> (
+    None
+):
     sketch = {"sketch": entry("F32", [3], 0, 12)}
-    for value, reason in ((math.nan, "not finite"), (-math.inf, "not finite"), (3e38, "norm"), (1.01e18, "norm")):
+    for value, reason in (
+        (math.nan, "not finite"),
+        (-math.inf, "not finite"),
+        (3e38, "norm"),
+        (1.01e18, "norm"),
+    ):
         body = safetensors_of(sketch, floats(value, 0, 0))
         assert refusal(decode_sketch, body, 3).reason == reason
     largest = decode_sketch(safetensors_of(sketch, floats(0.99 * LARGEST_SKETCH, 0, 0)), 3)
@@ -600,25 +753,32 @@ class Asking:
 
 @pytest.mark.parametrize("text", ["1e400", "-1e400", "NaN", "Infinity", "-Infinity"])
 def test_losses_that_are_not_finite_are_refused(text: str) -> None:
-    manifest = json.dumps(fields_of(STAMP.seal("answer", 0, data={"before": 1.0, "after": 77.5}))).replace("77.5", text)
+    manifest = json.dumps(
+        fields_of(STAMP.seal("answer", 0, data={"before": 1.0, "after": 77.5}))
+    ).replace("77.5", text)
     assert refusal(receive, sign(manifest.encode()), expect("answer")).reason == "not finite"
 
 
 @pytest.mark.parametrize("text", ["true", "null", '"1"', "[1]", "1" + "0" * 400, "1" * 3000])
 def test_losses_that_are_no_numbers_are_malformed(text: str) -> None:
-    manifest = json.dumps(fields_of(STAMP.seal("answer", 0, data={"before": 1.0, "after": 77.5}))).replace("77.5", text)
+    manifest = json.dumps(
+        fields_of(STAMP.seal("answer", 0, data={"before": 1.0, "after": 77.5}))
+    ).replace("77.5", text)
     assert refusal(receive, sign(manifest.encode()), expect("answer")).reason == "malformed"
 
 
 def test_every_word_of_refusal_is_shown_by_a_test_above() -> None:
     source = Path(wire.__file__).read_text(encoding="utf-8")
     words = set(re.findall(r'Refused\(\s*"([^"]+)"', source))
-    shown = {reason for reason, _ in HEADS} | {one[0] for one in BODIES} | {"wrong sender", "replay"}
+    shown = (
+        {reason for reason, _ in HEADS} | {one[0] for one in BODIES} | {"wrong sender", "replay"}
+    )
     assert words == shown
 
 
 def test_checks_stand_in_the_order_of_their_price() -> None:
-    """A message in which everything is wrong, repaired one fault after the other: the next is always dearer."""
+    """A message in which everything is wrong, repaired one fault after the other: the next is
+    always dearer."""
     far = expect("share", round=3, re="ab", sender="ben")
     hostile = safetensors_of({"theta": None}, floats(math.nan, 1000, 0, 0))
     fields = fields_of(HEAD) | {
@@ -664,7 +824,10 @@ def test_checks_stand_in_the_order_of_their_price() -> None:
             signer = BEN
     for reason, body in [
         ("wrong shape", hostile),
-        ("bad tensors", safetensors_of({"theta": entry("F32", [4], 0, 20)}, floats(math.nan, 1000, 0, 0))),
+        (
+            "bad tensors",
+            safetensors_of({"theta": entry("F32", [4], 0, 20)}, floats(math.nan, 1000, 0, 0)),
+        ),
         ("not finite", safetensors_of(THETA, floats(math.nan, 1000, 0, 0))),
         ("norm", safetensors_of(THETA, floats(0, 1000, 0, 0))),
     ]:
@@ -704,7 +867,15 @@ def test_a_member_cannot_speak_for_another_nor_take_up_its_words_in_another_plac
 
 
 def notice(name: str, round: int, at: int = 1, phase: str = "ready") -> Notice:
-    fields = {"kind": "card", "network": "trial", "sender": name, "round": round, "at": at, "nonce": "", "schema": "0" * 64}
+    fields = {
+        "kind": "card",
+        "network": "trial",
+        "sender": name,
+        "round": round,
+        "at": at,
+        "nonce": "",
+        "schema": "0" * 64,
+    }
     data = CardData.model_validate({"examples": 1, "degree": 1, "phase": phase})
     return Notice(Manifest.model_validate(fields | {"key": ""}), data, None)
 
@@ -733,14 +904,21 @@ def test_the_cards_of_two_rounds_are_kept_also_if_they_come_out_of_order() -> No
     assert [board.notice("ben", round) for round in (3, 4, 5)] == [None, cards[4], cards[5]]
     assert refusal(board.post, cards[3]).reason == "replay"
     board.post(cards[7])
-    assert [board.notice("ben", round) for round in (4, 5, 6, 7)] == [None, cards[5], None, cards[7]]
+    assert [board.notice("ben", round) for round in (4, 5, 6, 7)] == [
+        None,
+        cards[5],
+        None,
+        cards[7],
+    ]
     assert board.notice("ben") is cards[7]
     assert board.newest("ben") == 7
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.data())
-def test_fewer_liars_than_half_cannot_push_anybody_on_nor_hold_anybody_back(honest: list[int], data: st.DataObject) -> None:
+def test_fewer_liars_than_half_cannot_push_anybody_on_nor_hold_anybody_back(
+    honest: list[int], data: st.DataObject
+) -> None:
     lies = data.draw(st.lists(st.sampled_from([0, 5, 2**31]), max_size=len(honest) - 1))
     names = {f"peer-{number}": round for number, round in enumerate(honest + lies)}
     board = Board(names)
@@ -750,10 +928,14 @@ def test_fewer_liars_than_half_cannot_push_anybody_on_nor_hold_anybody_back(hone
     current = board.current(names)
     assert min(honest) <= current <= max(honest)
     everyone = honest + lies
-    assert current == max(r for r in everyone if 2 * sum(other >= r for other in everyone) > len(everyone))
+    assert current == max(
+        r for r in everyone if 2 * sum(other >= r for other in everyone) > len(everyone)
+    )
 
 
-def test_who_is_not_here_or_has_shown_no_card_has_reached_no_round_so_one_alone_pushes_nobody() -> None:
+def test_who_is_not_here_or_has_shown_no_card_has_reached_no_round_so_one_alone_pushes_nobody() -> (
+    None
+):
     board = Board(["ann", "ben", "cal", "dan"])
     assert board.current(["ann", "ben"]) == -1
     for name, round in (("ann", 9), ("ben", 2), ("cal", 2)):

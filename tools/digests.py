@@ -1,10 +1,12 @@
-"""Digests of small runs: what a change that should not alter numbers must leave as they are, to the bit.
+"""Digests of small runs: what a change that should not alter numbers must leave as they are, to the
+bit.
 
     python tools/digests.py write before.json      # on the old code
     python tools/digests.py check before.json      # on the new code: every digest that differs, and exit code 1
 
-A digest covers the final models (checkpoint), the rows (edges.jsonl) and all measured values (metrics.jsonl and
-rounds.jsonl, by name, whatever their order). Digests belong to a machine: another CPU may round differently.
+A digest covers the final models (checkpoint), the rows (edges.jsonl) and all measured values
+(metrics.jsonl and rounds.jsonl, by name, whatever their order). Digests belong to a machine:
+another CPU may round differently.
 """
 
 from __future__ import annotations
@@ -66,7 +68,10 @@ OTHERS: dict[str, dict[str, Any]] = {
     "attack: labels": {"attack": {"name": "label_flip", "fraction": 0.34}},
     "attack: noise": {"strategy": "gossip", "attack": {"name": "noise", "fraction": 0.34}},
     "attack: cards": {"attack": {"name": "sketch_liar", "fraction": 0.34}},
-    "attack: losses, visits": {"strategy": VISITS, "attack": {"name": "loss_liar", "fraction": 0.34}},
+    "attack: losses, visits": {
+        "strategy": VISITS,
+        "attack": {"name": "loss_liar", "fraction": 0.34},
+    },
     "half offline": {"topology": {"online": 0.5}},
     "a third lost": {"topology": {"drop": 0.33}},
     "a third lost, visits": {"strategy": VISITS, "topology": {"drop": 0.33}},
@@ -86,7 +91,16 @@ OTHERS: dict[str, dict[str, Any]] = {
     "no sketch": {"strategy": {"name": "afind+", "sketch": 0}},
     "dirichlet": {"partition": {"name": "dirichlet", "alpha": 0.1, "samples": 20, "test": 30}},
 }
-LIVE = ("card_in", "card_out", "model_in", "model_out", "reply_in", "reply_out", "forward", "backward")
+LIVE = (
+    "card_in",
+    "card_out",
+    "model_in",
+    "model_out",
+    "reply_in",
+    "reply_out",
+    "forward",
+    "backward",
+)
 """Books of real peers depend on who asks first; they are compared among themselves by the tests."""
 
 
@@ -115,7 +129,9 @@ def digest(path: Path, without: tuple[str, ...] = ()) -> dict[str, str]:
 def words(layers: dict[str, Any]) -> list[str]:
     out = []
     for key, value in layers.items():
-        parts = {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
+        parts = (
+            {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
+        )
         out += [f"{k}={v}" for k, v in parts.items()]
     return out
 
@@ -137,7 +153,16 @@ def killed_and_resumed(out: Path) -> dict[str, str]:
 def swarm(out: Path, **layers: Any) -> dict[str, str]:
     """Real peers; all but what they moved, since who asks first is a matter of time."""
     keys = words({**TINY, "engine.vectorise": "off", "engine.group": 1, "peers": 4, **layers})
-    command = [sys.executable, "-m", "amity", "swarm", *keys, f"out={out}", "net.gather=30", "net.deadline=30"]
+    command = [
+        sys.executable,
+        "-m",
+        "amity",
+        "swarm",
+        *keys,
+        f"out={out}",
+        "net.gather=30",
+        "net.deadline=30",
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
     found = digest(out, LIVE)
     for state in sorted(out.glob("peers/*/state")):
@@ -167,7 +192,11 @@ def main() -> None:
         case ["check", name]:
             before, now = json.loads(Path(name).read_text()), measure()
             parts = [(label, part) for label in before for part in before[label]]
-            changed = [(label, part) for label, part in parts if before[label][part] != now[label].get(part)]
+            changed = [
+                (label, part)
+                for label, part in parts
+                if before[label][part] != now[label].get(part)
+            ]
             for label, part in changed:
                 sys.stdout.write(f"differs: {label}: {part}\n")
             sys.stdout.write(f"{len(before)} runs, {len(parts)} digests, {len(changed)} differ\n")

@@ -1,8 +1,10 @@
-"""Amity: what `amity bench WORKLOAD --json` says, in the words of the race. Run it with the project's own Python.
+"""Amity: what `amity bench WORKLOAD --json` says, in the words of the race. Run it with the
+project's own Python.
 
-Amity steps without `torch.optim`, so the race's counter does not see it: `steps_per_round` is what `amity bench` reports
-under that name, else nothing, and then the race cannot say that the work was equal. Its seconds are medians too: of the
-phases of a round but for evaluation, added up, so what lies between the phases is not in them.
+Amity steps without `torch.optim`, so the race's counter does not see it: `steps_per_round` is what
+`amity bench` reports under that name, else nothing, and then the race cannot say that the work was
+equal. Its seconds are medians too: of the phases of a round but for evaluation, added up, so what
+lies between the phases is not in them.
 
 `cd benchmarks && python -m racers.amity WORKLOAD`
 """
@@ -44,7 +46,9 @@ def convert(line: dict[str, Any], workload: Workload) -> dict[str, Any]:
         "expected_steps": workload.steps,
         "equal_work": None if steps is None else steps == workload.steps,
         "peak_mb": line["peak_mb"],
-        "notes": "its steps are not counted by the race" if steps is None else "its steps are counted by itself",
+        "notes": "its steps are not counted by the race"
+        if steps is None
+        else "its steps are counted by itself",
     }
 
 

@@ -1,8 +1,10 @@
-"""Flower: FedAvg by `run_simulation` on its Ray backend, one single-threaded client worker per core, no evaluation.
+"""Flower: FedAvg by `run_simulation` on its Ray backend, one single-threaded client worker per
+core, no evaluation.
 
-The client is the message API's, written as in Flower's PyTorch quick start; a worker keeps the data and the net between
-messages. A round is measured from the end of one aggregation to the end of the next, so Ray's start is not in it. Ray is
-started afresh, on its own, even where the machine has a cluster running.
+The client is the message API's, written as in Flower's PyTorch quick start; a worker keeps the data
+and the net between messages. A round is measured from the end of one aggregation to the end of the
+next, so Ray's start is not in it. Ray is started afresh, on its own, even where the machine has a
+cluster running.
 
 `cd benchmarks && python -m racers.flower WORKLOAD [--workers N]`
 """
@@ -13,10 +15,25 @@ import logging
 import os
 from collections.abc import Iterable
 
-os.environ |= {"RAY_DEDUP_LOGS": "0", "FLWR_TELEMETRY_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+os.environ |= {
+    "RAY_DEDUP_LOGS": "0",
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
 
 import torch
-from common import HERE, Stopwatch, Workload, arguments, count_steps, data, fit, kept_net, net, plural
+from common import (
+    HERE,
+    Stopwatch,
+    Workload,
+    arguments,
+    count_steps,
+    data,
+    fit,
+    kept_net,
+    net,
+    plural,
+)
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
@@ -37,7 +54,10 @@ def client_app(workload: Workload) -> ClientApp:
         peer = int(context.node_config["partition-id"])
         fit(model, x[peer], y[peer], workload)
         metrics = MetricRecord({"num-examples": workload.samples})
-        return Message(RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=message)
+        return Message(
+            RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}),
+            reply_to=message,
+        )
 
     return app
 
@@ -73,7 +93,9 @@ def main() -> None:
     args = arguments(__doc__, workers=os.cpu_count() or 1)
     logging.getLogger("flwr").setLevel(logging.ERROR)
     os.environ["PYTHONPATH"] = str(HERE)
-    watch = Stopwatch("flower", "flwr", args.workload, f"{plural(args.workers, 'Ray worker')}, 1 thread")
+    watch = Stopwatch(
+        "flower", "flwr", args.workload, f"{plural(args.workers, 'Ray worker')}, 1 thread"
+    )
     run_simulation(
         server_app(watch, args.rounds),
         client_app(args.workload),

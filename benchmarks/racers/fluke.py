@@ -1,14 +1,24 @@
 """fluke: FedAVG, all clients in one process and in memory, no evaluation.
 
-Its own `Client` trains and its own `FastDataLoader` batches (slices of shuffled tensors, its fastest way). Torch threads
-are what `race.py` measures to be faster: one or all cores.
+Its own `Client` trains and its own `FastDataLoader` batches (slices of shuffled tensors, its
+fastest way). Torch threads are what `race.py` measures to be faster: one or all cores.
 
 `cd benchmarks && python -m racers.fluke WORKLOAD [--threads N]`
 """
 
 from __future__ import annotations
 
-from common import CLASSES, LR, Stopwatch, Workload, arguments, data, import_torchvision, net, plural
+from common import (
+    CLASSES,
+    LR,
+    Stopwatch,
+    Workload,
+    arguments,
+    data,
+    import_torchvision,
+    net,
+    plural,
+)
 from torch import nn
 
 import_torchvision()
@@ -33,11 +43,19 @@ class Laps(FederationObserver):
 
 
 def clients(workload: Workload) -> list[Client]:
-    optimizer = OptimizerConfigurator(DDict(name="SGD", lr=LR), DDict(name="StepLR", step_size=1, gamma=1))
+    optimizer = OptimizerConfigurator(
+        DDict(name="SGD", lr=LR), DDict(name="StepLR", step_size=1, gamma=1)
+    )
     made = []
     for index, (x, y) in enumerate(zip(*data(workload), strict=True)):
-        loader = FastDataLoader(x, y, num_labels=CLASSES, batch_size=workload.batch, shuffle=True, skip_singleton=False)
-        made.append(Client(index, loader, None, optimizer, nn.CrossEntropyLoss(), local_epochs=workload.epochs))
+        loader = FastDataLoader(
+            x, y, num_labels=CLASSES, batch_size=workload.batch, shuffle=True, skip_singleton=False
+        )
+        made.append(
+            Client(
+                index, loader, None, optimizer, nn.CrossEntropyLoss(), local_epochs=workload.epochs
+            )
+        )
     return made
 
 
@@ -50,7 +68,9 @@ def main() -> None:
     env.set_inmemory(True)
     env.set_eval_cfg(pre_fit=False, post_fit=False, server=False, locals=False)
     peers = clients(args.workload)
-    federation = FedAVG(len(peers), None, None, clients=peers, server=Server(net(args.workload), None, peers))
+    federation = FedAVG(
+        len(peers), None, None, clients=peers, server=Server(net(args.workload), None, peers)
+    )
     federation.set_callbacks(Laps(watch))
     federation.run(n_rounds=args.rounds + 1, eligible_perc=1.0)
     watch.report()

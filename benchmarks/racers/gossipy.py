@@ -1,9 +1,9 @@
 """gossipy: vanilla push gossip on a directed ring, so that every node trains exactly once a round.
 
-The framework has no server and no averaging of all: a node that receives a model averages it with its own, pairwise, and
-trains. The gradient steps of a round are equal to the others', the mixing is less work; the report says so. A round is
-one time step (`delta=1`), which spares gossipy its idle loop over nodes. Torch threads: what `race.py` measures to be
-faster, one or all cores.
+The framework has no server and no averaging of all: a node that receives a model averages it with
+its own, pairwise, and trains. The gradient steps of a round are equal to the others', the mixing is
+less work; the report says so. A round is one time step (`delta=1`), which spares gossipy its idle
+loop over nodes. Torch threads: what `race.py` measures to be faster, one or all cores.
 
 `cd benchmarks && python -m racers.gossipy WORKLOAD [--threads N]`
 """
@@ -59,7 +59,9 @@ class Laps(SimulationEventReceiver):
 def dispatcher(workload: Workload) -> DataDispatcher:
     """Each peer's own examples, and nothing to evaluate on."""
     x, y = (part.flatten(0, 1) for part in data(workload))
-    made = DataDispatcher(ClassificationDataHandler(x, y, test_size=0), n=workload.peers, auto_assign=False)
+    made = DataDispatcher(
+        ClassificationDataHandler(x, y, test_size=0), n=workload.peers, auto_assign=False
+    )
     made.set_assignments(torch.arange(len(x)).view(workload.peers, -1).tolist(), None)
     return made
 
@@ -76,7 +78,9 @@ def simulator(workload: Workload) -> GossipSimulator:
     )
     ring = np.roll(np.eye(workload.peers, dtype=int), 1, axis=1)
     hands = dispatcher(workload)
-    nodes = GossipNode.generate(hands, StaticP2PNetwork(workload.peers, ring), handler, round_len=1, sync=True)
+    nodes = GossipNode.generate(
+        hands, StaticP2PNetwork(workload.peers, ring), handler, round_len=1, sync=True
+    )
     return GossipSimulator(nodes, hands, delta=1, protocol=AntiEntropyProtocol.PUSH)
 
 
@@ -84,7 +88,9 @@ def main() -> None:
     args = arguments(__doc__)
     LOG.setLevel(logging.ERROR)
     notes = ["pairwise gossip instead of averaging all models: equal gradient steps, less mixing"]
-    watch = Stopwatch("gossipy", "gossipy-dfl", args.workload, plural(args.threads, "thread"), notes)
+    watch = Stopwatch(
+        "gossipy", "gossipy-dfl", args.workload, plural(args.threads, "thread"), notes
+    )
     race = simulator(args.workload)
     race.init_nodes()
     watch.start()

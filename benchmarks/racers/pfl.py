@@ -1,8 +1,10 @@
-"""pfl (pfl-research): FederatedAveraging on the simulated backend, whole cohort every iteration, no evaluation.
+"""pfl (pfl-research): FederatedAveraging on the simulated backend, whole cohort every iteration, no
+evaluation.
 
-Settings that `race.py` measures, to keep the fastest: one process with one torch thread, one process with all cores, and
-pfl's own distributed simulation (`PFL_WORKER_ADDRESSES`) with one single-threaded process per core. pfl does not shuffle
-a user's batches between epochs, which spares it a little work.
+Settings that `race.py` measures, to keep the fastest: one process with one torch thread, one
+process with all cores, and pfl's own distributed simulation (`PFL_WORKER_ADDRESSES`) with one
+single-threaded process per core. pfl does not shuffle a user's batches between epochs, which spares
+it a little work.
 
 `cd benchmarks && python -m racers.pfl WORKLOAD [--workers N] [--threads N]`
 """
@@ -39,7 +41,8 @@ class Net(nn.Module):
 
 
 class Central(torch.optim.SGD):
-    """Applies the averaged update with learning rate 1; a type of its own so that its steps are not counted."""
+    """Applies the averaged update with learning rate 1; a type of its own so that its steps are not
+    counted."""
 
 
 def join_workers(count: int, stack: ExitStack) -> None:
@@ -50,14 +53,17 @@ def join_workers(count: int, stack: ExitStack) -> None:
     os.environ[ADDRESSES] = ",".join([f"127.0.0.1:{port}"] * count)
     for rank in range(1, count):
         worker = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "racers.pfl", *sys.argv[1:]], cwd=HERE, env={**os.environ, RANK: str(rank)}
+            [sys.executable, "-m", "racers.pfl", *sys.argv[1:]],
+            cwd=HERE,
+            env={**os.environ, RANK: str(rank)},
         )
         stack.callback(worker.wait)
     os.environ[RANK] = "0"
 
 
 def train(workload: Workload, rounds: int, watch: Stopwatch | None) -> None:
-    """Run all rounds. (pfl is imported here because it looks for its workers when it is imported.)"""
+    """Run all rounds. (pfl is imported here because it looks for its workers when it is
+    imported.)"""
     from pfl.aggregate.simulate import SimulatedBackend
     from pfl.algorithm.base import NNAlgorithmParams
     from pfl.algorithm.federated_averaging import FederatedAveraging
@@ -72,21 +78,33 @@ def train(workload: Workload, rounds: int, watch: Stopwatch | None) -> None:
     class Laps(TrainingProcessCallback):
         """Stops the time after each central iteration."""
 
-        def after_central_iteration(self, *_args: object, **_kwargs: object) -> tuple[bool, Metrics]:
+        def after_central_iteration(
+            self, *_args: object, **_kwargs: object
+        ) -> tuple[bool, Metrics]:
             if watch:
                 watch.lap()
             return False, Metrics()
 
     x, y = data(workload)
     users = FederatedDataset(
-        lambda user: PyTorchTensorDataset((x[user], y[user])), MinimizeReuseUserSampler(list(range(workload.peers)))
+        lambda user: PyTorchTensorDataset((x[user], y[user])),
+        MinimizeReuseUserSampler(list(range(workload.peers))),
     )
     body = Net(workload)
     FederatedAveraging().run(
-        NNAlgorithmParams(rounds + 1, evaluation_frequency=10**9, train_cohort_size=workload.peers, val_cohort_size=0),
+        NNAlgorithmParams(
+            rounds + 1,
+            evaluation_frequency=10**9,
+            train_cohort_size=workload.peers,
+            val_cohort_size=0,
+        ),
         SimulatedBackend(training_data=users, val_data=None),
         PyTorchModel(body, torch.optim.SGD, Central(body.parameters(), lr=1.0)),
-        NNTrainHyperParams(local_num_epochs=workload.epochs, local_learning_rate=LR, local_batch_size=workload.batch),
+        NNTrainHyperParams(
+            local_num_epochs=workload.epochs,
+            local_learning_rate=LR,
+            local_batch_size=workload.batch,
+        ),
         NNEvalHyperParams(local_batch_size=workload.samples),
         callbacks=[Laps()],
         send_metrics_to_platform=False,

@@ -1,5 +1,5 @@
 """`python -m amity`."""
 
-from amity.cli import main
+from amity.cli.app import main
 
 main()

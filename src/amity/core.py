@@ -1,8 +1,9 @@
 """The page to read first: what a strategy sees, what it may ask, and what it decides.
 
-Each round every **peer** trains, shows its neighbours a small **card**, asks a few **facts** about them and decides one
-**row** of a mixing matrix. A **strategy** decides the row, a **method** decides what is trained, shared and kept, and a
-**runtime** carries the asks: in one process (the simulator) or over a network.
+Each round every **peer** trains, shows its neighbours a small **card**, asks a few **facts** about
+them and decides one **row** of a mixing matrix. A **strategy** decides the row, a **method**
+decides what is trained, shared and kept, and a **runtime** carries the asks: in one process (the
+simulator) or over a network.
 
 A strategy is a generator. It yields an `Ask`, is sent the answers, and returns a `Decision`::
 
@@ -11,8 +12,8 @@ A strategy is a generator. It yields an `Ask`, is sent the answers, and returns 
         best = min(losses, key=losses.__getitem__, default=view.me)
         return Decision({view.me: 0.5, best: 0.5} if best != view.me else {view.me: 1.0})
 
-It holds no I/O, no tensors of other peers and no knowledge of the whole network, so what runs in the simulator is, to
-the line, what runs between machines.
+It holds no I/O, no tensors of other peers and no knowledge of the whole network, so what runs in
+the simulator is, to the line, what runs between machines.
 """
 
 from __future__ import annotations
@@ -22,18 +23,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-import torch
 
+from amity.lazy import torch
 from amity.rng import rng
 
 if TYPE_CHECKING:
+    from amity.data.samples import Samples
     from amity.facts import Fact
-    from amity.learn import Learner, Samples
-    from amity.proxy import CardSpec
+    from amity.learn.learner import Learner
+    from amity.peer.proxy import CardSpec
 
 PeerId = str
 START: Final[PeerId] = "<start>"
-"""Key of a row, and of asks that measure models: my own model as it was before this round's training."""
+"""Key of a row, and of asks that measure models: my own model as it was before this round's
+training."""
 
 Row = Mapping[PeerId, float]
 """Weights > 0 that sum to 1. Keys: me, START, and peers whose model arrived this round."""
@@ -55,7 +58,8 @@ class Ask:
 
 @dataclass(frozen=True)
 class Card:
-    """What a peer publishes every round without moving its model: a few hundred bytes to a few kilobytes."""
+    """What a peer publishes every round without moving its model: a few hundred bytes to a few
+    kilobytes."""
 
     peer: PeerId
     round: int
@@ -130,17 +134,19 @@ class Strategy(Protocol):
         """Turn the row of the stage before (at first: only me) into mine."""
 
     def pulls(self, neighbours: int) -> float:
-        """How many models a peer with so many neighbours expects to pull a round: for estimates only."""
+        """How many models a peer with so many neighbours expects to pull a round: for estimates
+        only."""
 
 
 class Reference:
-    """Mixed into strategies that no real network could run (they see everyone, or the labels). Simulator only."""
+    """Mixed into strategies that no real network could run (they see everyone, or the labels).
+    Simulator only."""
 
     ignores_graph: ClassVar[bool] = False
     """Whether everyone who is online counts as a neighbour."""
 
 
-State = Mapping[str, torch.Tensor]
+State = Mapping[str, "torch.Tensor"]
 """What a method keeps beside theta: named vectors of P numbers (a personal model, a mask)."""
 
 
@@ -160,7 +166,8 @@ class Context:
     seed: int
     purpose: str
     visiting: bool = False
-    """Whether the model at hand is a guest's: what I keep for myself alone need not be trained along."""
+    """Whether the model at hand is a guest's: what I keep for myself alone need not be trained
+    along."""
 
     @property
     def common(self) -> np.random.Generator:
@@ -177,30 +184,34 @@ class Stats:
 
 @dataclass(frozen=True)
 class Fit:
-    """What a method asks of the engine: some epochs of SGD on a part of theta (None: all), with its peer's own data."""
+    """What a method asks of the engine: some epochs of SGD on a part of theta (None: all), with its
+    peer's own data."""
 
     theta: torch.Tensor
     epochs: int
     part: slice | None = None
     anchor: torch.Tensor | None = None
-    """A model that theta is drawn to: every step's gradient gets `pull` · (theta − anchor) added, before momentum."""
+    """A model that theta is drawn to: every step's gradient gets `pull` · (theta − anchor) added,
+    before momentum."""
     pull: float = 0.0
     mask: torch.Tensor | None = None
     """Coordinates where it is False are 0 after every step."""
     kept: bool = False
-    """Whether the result never leaves this peer, nor alters anything that does: it needs no differential privacy."""
+    """Whether the result never leaves this peer, nor alters anything that does: it needs no
+    differential privacy."""
 
 
 @dataclass(frozen=True)
 class Gradient:
-    """The other thing a method may ask for: the gradient of the loss at theta, on one random batch of its peer's data."""
+    """The other thing a method may ask for: the gradient of the loss at theta, on one random batch
+    of its peer's data."""
 
     theta: torch.Tensor
 
 
 class Fitted(NamedTuple):
-    """The answer to a `Fit`: a new theta, and the mean loss of the last epoch (NaN if there was none). To a `Gradient`: the
-    gradient, as long as theta, and the loss of the batch."""
+    """The answer to a `Fit`: a new theta, and the mean loss of the last epoch (NaN if there was
+    none). To a `Gradient`: the gradient, as long as theta, and the loss of the batch."""
 
     theta: torch.Tensor
     loss: float
@@ -209,8 +220,8 @@ class Fitted(NamedTuple):
 R = TypeVar("R")
 Request = Fit | Gradient
 Training = Generator[Request, Fitted, R]
-"""Training as a generator: it yields each request and is sent its `Fitted`, so that an engine can train many peers at once,
-and privacy can be had for all methods in one place."""
+"""Training as a generator: it yields each request and is sent its `Fitted`, so that an engine can
+train many peers at once, and privacy can be had for all methods in one place."""
 
 
 class Method(Protocol):
@@ -226,14 +237,20 @@ class Method(Protocol):
     def init(self, theta: torch.Tensor, ctx: Context) -> State:
         """The state before the first round."""
 
-    def train(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[tuple[State, torch.Tensor, Stats]]:
-        """One round of local training, from theta. The state keeps the names that `init` gave it."""
+    def train(
+        self, state: State, theta: torch.Tensor, ctx: Context
+    ) -> Training[tuple[State, torch.Tensor, Stats]]:
+        """One round of local training, from theta. The state keeps the names that `init` gave
+        it."""
 
     def share(self, state: State, theta: torch.Tensor, ctx: Context) -> Share:
         """What others may have of theta."""
 
-    def absorb(self, state: State, theta: torch.Tensor, mixed: Share, ctx: Context) -> tuple[State, torch.Tensor]:
-        """Take in a mixed model; where `mixed.mask` is False nobody offered anything, and mine stays."""
+    def absorb(
+        self, state: State, theta: torch.Tensor, mixed: Share, ctx: Context
+    ) -> tuple[State, torch.Tensor]:
+        """Take in a mixed model; where `mixed.mask` is False nobody offered anything, and mine
+        stays."""
 
     def model(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[torch.Tensor]:
         """The model that is evaluated and exported (fine-tuning lives here)."""
@@ -245,7 +262,9 @@ def advance(plan: Plan, answers: Answers | None = None) -> Ask | Decision:
         return next(plan) if answers is None else plan.send(answers)
     except StopIteration as stop:
         if not isinstance(stop.value, Decision):
-            raise TypeError(f"a plan must return a Decision, got {type(stop.value).__name__}") from None
+            raise TypeError(
+                f"a plan must return a Decision, got {type(stop.value).__name__}"
+            ) from None
         return stop.value
 
 
@@ -259,7 +278,8 @@ def drive(plan: Plan, answer: Callable[[Ask], Answers]) -> Decision:
 
 @dataclass(frozen=True)
 class Chain:
-    """Strategies one after the other: each stage refines the row of the one before, with its own notebook and rng.
+    """Strategies one after the other: each stage refines the row of the one before, with its own
+    notebook and rng.
 
     One card is published: that of the first stage that has one.
     """
@@ -297,3 +317,8 @@ def spread(peers: Mapping[PeerId, float] | tuple[PeerId, ...]) -> dict[PeerId, f
     weights = dict(peers) if isinstance(peers, Mapping) else dict.fromkeys(peers, 1.0)
     total = sum(weights[j] for j in sorted(weights))
     return {j: weights[j] / total for j in sorted(weights) if weights[j] > 0}
+
+
+def taken_from(row: Row, me: PeerId) -> dict[PeerId, float]:
+    """The part of a row that stands on others."""
+    return {j: weight for j, weight in row.items() if j not in (me, START)}

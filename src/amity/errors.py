@@ -85,7 +85,11 @@ def brief(error: BaseException) -> str:
 def place_of(error: BaseException) -> str:
     """Where in somebody's own file it happened: ` (mine.py, line 41)`; nothing if in none."""
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [f for f in frames if Path(__file__).parent not in Path(f.filename).parents and "-packages" not in f.filename]
+    theirs = [
+        f
+        for f in frames
+        if Path(__file__).parent not in Path(f.filename).parents and "-packages" not in f.filename
+    ]
     return f" ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})" if theirs else ""
 
 

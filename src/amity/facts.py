@@ -1,7 +1,8 @@
 """Everything that one peer can learn of another, what it costs, and where it is computed.
 
-This list is the privacy boundary and the cost table. A fact names what must travel (`moves`), whether my model travels
-to the neighbour first (`sends`), and whether it tells something of raw data past any noise on the training (`raw`).
+This list is the privacy boundary and the cost table. A fact names what must travel (`moves`),
+whether my model travels to the neighbour first (`sends`), and whether it tells something of raw
+data past any noise on the training (`raw`).
 
 | fact | answer | moves | computed |
 |---|---|---|---|
@@ -22,15 +23,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
-import torch
-
 from amity.core import Answers, Card, PeerId, Share
-from amity.metrics import squared_distances
-from amity.proxy import cosines
+from amity.geometry import cosines, squared_distances
+from amity.lazy import torch
 
 if TYPE_CHECKING:
-    from amity.peer import Peer
-    from amity.proxy import CardSpec
+    from amity.peer.peer import Peer
+    from amity.peer.proxy import CardSpec
 
 Kind = Literal["card", "model", "reply"]
 
@@ -52,7 +51,8 @@ class Reading:
 
 
 class Offer(NamedTuple):
-    """What has come from one neighbour: exactly the pieces that the fact moves, and nothing else."""
+    """What has come from one neighbour: exactly the pieces that the fact moves, and nothing
+    else."""
 
     examples: int = 0
     card: Card | None = None
@@ -67,7 +67,7 @@ class Asker(Protocol):
     @property
     def card(self) -> Card | None: ...
 
-    def measured(self, fact: Measure, peers: Sequence[PeerId]) -> Answers:
+    def measured(self, fact: ModelFact, peers: Sequence[PeerId]) -> Answers:
         """What a fact says of these peers' models; nothing is computed twice in a round."""
 
 
@@ -85,7 +85,9 @@ class Fact:
         cards = "card" in self.moves and not self.sends and spec is not None
         return f"{type(self).__name__} of {spec.proxy}" if cards and spec else type(self).__name__
 
-    def serve(self, host: Peer, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int) -> Offer:
+    def serve(
+        self, host: Peer, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int
+    ) -> Offer:
         """At the neighbour, for facts that send: compute on the guest's model."""
         raise NotImplementedError
 
@@ -106,7 +108,8 @@ class Pull(Fact):
 
 @dataclass(frozen=True)
 class Similarity(Fact):
-    """Cosine of the cards' sketches; `centered` first subtracts the mean over mine and all that arrived."""
+    """Cosine of the cards' sketches; `centered` first subtracts the mean over mine and all that
+    arrived."""
 
     centered: bool = False
     moves = frozenset({"card"})
@@ -118,16 +121,19 @@ class Similarity(Fact):
             return {}
         names = sorted(cards)
         mine, others = me.card.sketch, torch.stack([cards[j] for j in names])
-        if self.centered and len(names) > 1:  # two vectors about their mean are opposite, whatever they are
+        if (
+            self.centered and len(names) > 1
+        ):  # two vectors about their mean are opposite, whatever they are
             centre = torch.cat([others, mine[None]]).mean(0)
             mine, others = mine - centre, others - centre
         return dict(zip(names, cosines(mine, others).tolist(), strict=True))
 
 
 @dataclass(frozen=True)
-class Measure(Fact):
-    """Base of facts that I compute on models that are here: as I would have them if I took each alone. A model that came
-    back from a visit is measured in place of the published one. START may be asked about too."""
+class ModelFact(Fact):
+    """Base of facts that I compute on models that are here: as I would have them if I took each
+    alone. A model that came back from a visit is measured in place of the published one. START may
+    be asked about too."""
 
     moves = frozenset({"model"})
     together: ClassVar[bool] = False
@@ -142,8 +148,9 @@ class Measure(Fact):
 
 
 @dataclass(frozen=True)
-class Loss(Measure):
-    """Mean loss of j's model (with my own part where j keeps its own) on my training or validation data."""
+class Loss(ModelFact):
+    """Mean loss of j's model (with my own part where j keeps its own) on my training or validation
+    data."""
 
     split: Literal["train", "validation"] = "train"
     raw = True
@@ -154,8 +161,9 @@ class Loss(Measure):
 
 
 @dataclass(frozen=True)
-class Distance(Measure):
-    """‖ŵ_j − w_i‖, with w_i my own model after this round's training or at its start; a norm of differences, L1 or L2."""
+class Distance(ModelFact):
+    """‖ŵ_j − w_i‖, with w_i my own model after this round's training or at its start; a norm of
+    differences, L1 or L2."""
 
     of: Literal["trained", "start"] = "trained"
     norm: Literal["l2", "l1"] = "l2"
@@ -163,11 +171,14 @@ class Distance(Measure):
     def on(self, me: Peer, models: Mapping[PeerId, torch.Tensor]) -> list[Any]:
         mine = me.adopt(me.mine if self.of == "trained" else me.share_start)
         order = 2 if self.norm == "l2" else 1
-        return [float(torch.linalg.vector_norm((theta - mine).double(), order)) for theta in models.values()]
+        return [
+            float(torch.linalg.vector_norm((theta - mine).double(), order))
+            for theta in models.values()
+        ]
 
 
 @dataclass(frozen=True)
-class Distances(Measure):
+class Distances(ModelFact):
     """‖ŵ_j − ŵ_k‖ for all k that are asked about: a mapping for each j."""
 
     together = True
@@ -196,7 +207,9 @@ class Probe(Fact):
     sends = True
     raw = True
 
-    def serve(self, host: Peer, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int) -> Offer:
+    def serve(
+        self, host: Peer, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int
+    ) -> Offer:
         return host.probe(guest, visitor, spec, degree)
 
     def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
@@ -206,11 +219,14 @@ class Probe(Fact):
 
 @dataclass(frozen=True)
 class Visit(Probe):
-    """Algorithm 1 as printed: j probes my model, trains a scratch copy of it on its data, and returns that model."""
+    """Algorithm 1 as printed: j probes my model, trains a scratch copy of it on its data, and
+    returns that model."""
 
     moves = frozenset({"card", "reply", "model"})
 
-    def serve(self, host: Peer, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int) -> Offer:
+    def serve(
+        self, host: Peer, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int
+    ) -> Offer:
         return host.host_visit(guest, visitor, spec, degree)
 
 

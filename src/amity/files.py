@@ -13,7 +13,8 @@ from amity.errors import StorageError
 
 
 def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
-    """A temporary file of our own beside it, flushed to disk, then renamed. What comes in parts is never whole in memory."""
+    """A temporary file of our own beside it, flushed to disk, then renamed. What comes in parts is
+    never whole in memory."""
     scratch = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with open(scratch, "wb") as stream:

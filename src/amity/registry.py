@@ -1,8 +1,9 @@
 """Named things with typed options: strategies, methods, datasets, partitions, topologies, models.
 
-An entry is a frozen dataclass; its fields are its options. `build` checks names, types and ranges and answers a mistake
-with one line. A name of the form `package.module:Class` or `path/to/file.py:Class` is loaded from there, so one's own
-class takes part without touching the package.
+An entry is a frozen dataclass; its fields are its options. `build` checks names, types and ranges
+and answers a mistake with one line. A name of the form `package.module:Class` or
+`path/to/file.py:Class` is loaded from there, so one's own class takes part without touching the
+package.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import importlib
 import importlib.util
 import inspect
 import math
+import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -41,7 +43,8 @@ class Entry(Generic[T]):
 
     @property
     def summary(self) -> str:
-        return (inspect.getdoc(self.cls) or "").partition("\n")[0]
+        """The first paragraph of its docstring, as one line."""
+        return " ".join((inspect.getdoc(self.cls) or "").partition("\n\n")[0].split())
 
     def options(self) -> dict[str, dataclasses.Field[Any]]:
         return {f.name: f for f in dataclasses.fields(self.cls) if f.init}  # type: ignore[arg-type]
@@ -51,11 +54,17 @@ class Entry(Generic[T]):
         given = dict(options)
         chosen = given.pop("preset", self.preset)
         if chosen and chosen not in self.presets and not (chosen == "custom" and self.presets):
-            raise ConfigError(f"{self.name}.preset: {unknown('preset', str(chosen), self.presets or ['none exist'])}")
+            raise ConfigError(
+                f"{self.name}.preset:"
+                f" {unknown('preset', str(chosen), self.presets or ['none exist'])}"
+            )
         known = self.options()
         for key in given:
             if key not in known:
-                raise ConfigError(f"{self.name}: {unknown('option', key, [*known, *(['preset'] * bool(self.presets))])}")
+                raise ConfigError(
+                    f"{self.name}:"
+                    f" {unknown('option', key, [*known, *(['preset'] * bool(self.presets))])}"
+                )
         values = {name: _default(f) for name, f in known.items()}
         values |= self.defaults
         values |= self.presets.get(chosen, {})
@@ -68,7 +77,8 @@ class Entry(Generic[T]):
 
 
 def checked(where: str, cls: type[T], values: Mapping[str, Any]) -> T:
-    """An instance of a dataclass from plain values: types, ranges, finite numbers; a mistake becomes one line."""
+    """An instance of a dataclass from plain values: types, ranges, finite numbers; a mistake
+    becomes one line."""
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{where}: {name} should be a finite number, got {value}")
@@ -95,8 +105,12 @@ def _default(f: dataclasses.Field[Any]) -> Any:
 def explain(where: str, error: ValidationError) -> str:
     """The first complaint of pydantic as one line in our form."""
     first = error.errors()[0]
-    path = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("constrained", "function-")))
-    parts = [part for part in path.split(".") if part not in ("int", "float", "str", "literal", "bool")]
+    path = ".".join(
+        str(part) for part in first["loc"] if not str(part).startswith(("constrained", "function-"))
+    )
+    parts = [
+        part for part in path.split(".") if part not in ("int", "float", "str", "literal", "bool")
+    ]
     name = ".".join(parts)
     if first["type"] == "missing":
         return f"{where}: option {name!r} must be given"
@@ -110,9 +124,14 @@ def explain(where: str, error: ValidationError) -> str:
 class Registry(Generic[T]):
     """All entries of one kind."""
 
-    def __init__(self, kind: str, *verbs: str, attributes: tuple[str, ...] = ()) -> None:
-        """`verbs` are the methods that a class of this kind must have, `attributes` what else."""
+    def __init__(
+        self, kind: str, *verbs: str, attributes: tuple[str, ...] = (), home: str = ""
+    ) -> None:
+        """`verbs` are the methods that a class of this kind must have, `attributes` what else.
+        `home` is a package all of whose modules are imported when an entry is first looked up: a
+        new file in it needs to be named nowhere."""
         self.kind, self.verbs, self.attributes = kind, verbs, attributes
+        self._home = home
         self._wrap: Callable[[Callable[..., Any]], type[T]] | None = None
         self._entries: dict[str, Entry[T]] = {}
 
@@ -132,14 +151,30 @@ class Registry(Generic[T]):
 
         def add(cls: type[T]) -> type[T]:
             if not dataclasses.is_dataclass(cls):
-                raise ConfigError(f"{self.kind} {name!r}: {cls.__name__} must be a frozen dataclass")
+                raise ConfigError(
+                    f"{self.kind} {name!r}: {cls.__name__} must be a frozen dataclass"
+                )
+            taken = self._entries.get(name)
+            if taken is not None and _identity(taken.cls) != _identity(cls):
+                raise ConfigError(
+                    f"{self.kind} {name!r}: is the name of {':'.join(_identity(taken.cls))} already; "
+                    "choose another"
+                )
             self._entries[name] = Entry(name, cls, defaults or {}, presets or {}, preset)
             return cls
 
         return add
 
+    def _all(self) -> dict[str, Entry[T]]:
+        """All entries, those of modules included that nobody has imported yet."""
+        if self._home:
+            home, self._home = importlib.import_module(self._home), ""
+            for module in pkgutil.iter_modules(home.__path__):
+                importlib.import_module(f"{home.__name__}.{module.name}")
+        return self._entries
+
     def __getitem__(self, name: str) -> Entry[T]:
-        if name in self._entries:
+        if name in self._all():
             return self._entries[name]
         source = name.rpartition(":")[0]
         if source and (source.endswith(".py") or _importable(source)):
@@ -149,17 +184,19 @@ class Registry(Generic[T]):
         raise ConfigError(unknown(self.kind, name, self._entries))
 
     def __iter__(self) -> Iterator[Entry[T]]:
-        return iter(self._entries[name] for name in sorted(self._entries))
+        return iter(self._entries[name] for name in sorted(self._all()))
 
     def __contains__(self, name: str) -> bool:
-        return name in self._entries
+        return name in self._all()
 
     def _load(self, name: str) -> type[T]:
         source, _, attribute = name.rpartition(":")
         try:
             module = _module(source)
         except (Exception, SystemExit) as error:  # anybody's code runs here
-            raise ConfigError(f"{self.kind} {name!r}: cannot import {source!r} ({brief(error)})") from error
+            raise ConfigError(
+                f"{self.kind} {name!r}: cannot import {source!r} ({brief(error)})"
+            ) from error
         found = getattr(module, attribute, None)
         if self._wrap is not None and callable(found) and not dataclasses.is_dataclass(found):
             return self._wrap(found)
@@ -170,14 +207,22 @@ class Registry(Generic[T]):
                 raise ConfigError(f"{self.kind} {name!r}: {attribute} has no method {verb!r}")
         for key in self.attributes:
             if key not in {*dir(found), *(f.name for f in dataclasses.fields(found))}:
-                raise ConfigError(f"{self.kind} {name!r}: {attribute} has no {key!r}; it may be None")
+                raise ConfigError(
+                    f"{self.kind} {name!r}: {attribute} has no {key!r}; it may be None"
+                )
         cls: type[Any] = found
         return cls
 
 
+def _identity(cls: type) -> tuple[str, str]:
+    """Where a class is defined: a module that is loaded again defines the same one."""
+    return cls.__module__, cls.__qualname__
+
+
 def code_of(name: str) -> str:
-    """The SHA-256 of the file that a class of one's own was loaded from; empty for what is registered or has no file (a
-    notebook). An installed module is imported once: its file is read when it is first asked for."""
+    """The SHA-256 of the file that a class of one's own was loaded from; empty for what is
+    registered or has no file (a notebook). An installed module is imported once: its file is read
+    when it is first asked for."""
     source = name.rpartition(":")[0]
     file = source if source.endswith(".py") else getattr(sys.modules.get(source), "__file__", None)
     if not source or not file or not Path(file).is_file():
@@ -201,7 +246,11 @@ def _module(source: str) -> ModuleType:
         return importlib.import_module(source)
     path = Path(source).resolve()
     main = sys.modules.get("__main__")
-    if main is not None and getattr(main, "__file__", None) and Path(str(main.__file__)).resolve() == path:
+    if (
+        main is not None
+        and getattr(main, "__file__", None)
+        and Path(str(main.__file__)).resolve() == path
+    ):
         return main
     digest = hashlib.sha256(str(path).encode() + b"\0" + path.read_bytes())
     name = USER_MODULE + digest.hexdigest()[:16]  # a file that has changed is another module

@@ -1,4 +1,5 @@
-"""Who can reach whom, round by round: graphs (networkx), redrawn graphs, availability, lost messages."""
+"""Who can reach whom, round by round: graphs (networkx), redrawn graphs, availability, lost
+messages."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Protocol
 
-import networkx as nx
 import numpy as np
 from pydantic import Field
 
 from amity.core import PeerId
 from amity.errors import TopologyError
+from amity.lazy import networkx as nx
 from amity.registry import Registry
 from amity.rng import rng
 
@@ -56,7 +57,8 @@ class Regular:
             raise TopologyError(f"regular: k must be < peers ({peers}), got {self.k}")
         if self.k * peers % 2:
             raise TopologyError(
-                f"regular: k x peers must be even, got {self.k} x {peers}; use k={self.k + 1} or {self.k - 1}"
+                f"regular: k x peers must be even, got {self.k} x {peers}; use k={self.k + 1} or"
+                f" {self.k - 1}"
             )
         return nx.random_regular_graph(self.k, peers, seed=_seed(rng))
 
@@ -119,7 +121,9 @@ class Exponential:
         peers = len(names)
         offsets = [2**power for power in range(max(peers - 1, 0).bit_length()) if 2**power < peers]
         graph: nx.Graph[int] = nx.empty_graph(peers)
-        graph.add_edges_from((i, (i + step) % peers) for i in range(peers) for step in offsets if step % peers)
+        graph.add_edges_from(
+            (i, (i + step) % peers) for i in range(peers) for step in offsets if step % peers
+        )
         return graph
 
 
@@ -156,7 +160,9 @@ def _lines(path: str) -> list[tuple[int, str]]:
 def _known(name: str, where: dict[PeerId, int], path: str, number: int) -> None:
     if name not in where:
         names = sorted(where)
-        raise TopologyError(f"{path}:{number}: unknown peer {name!r}; peers are {names[0]} to {names[-1]}")
+        raise TopologyError(
+            f"{path}:{number}: unknown peer {name!r}; peers are {names[0]} to {names[-1]}"
+        )
 
 
 def read_trace(path: str, names: tuple[PeerId, ...]) -> dict[tuple[PeerId, int], bool]:
@@ -168,9 +174,15 @@ def read_trace(path: str, names: tuple[PeerId, ...]) -> dict[tuple[PeerId, int],
             fields = next(csv.reader([line]))
             if [f.strip() for f in fields] == ["peer", "round", "online"]:
                 continue
-            name, round, online = fields[0].strip(), int(fields[1]), {"0": False, "1": True}[fields[2].strip()]
+            name, round, online = (
+                fields[0].strip(),
+                int(fields[1]),
+                {"0": False, "1": True}[fields[2].strip()],
+            )
         except (IndexError, ValueError, KeyError, csv.Error):
-            raise TopologyError(f"{path}:{number}: expected peer,round,online with online 0 or 1, got {line!r}") from None
+            raise TopologyError(
+                f"{path}:{number}: expected peer,round,online with online 0 or 1, got {line!r}"
+            ) from None
         _known(name, where, path, number)
         trace[name, round] = online
     return trace
@@ -211,7 +223,9 @@ class Network:
         if self.trace:
             return {name: self._traced.get((name, round), True) for name in self.names}
         draws = rng(self.seed, "online", round).random(len(self.names))
-        return {name: bool(draw < self.online) for name, draw in zip(self.names, draws, strict=True)}
+        return {
+            name: bool(draw < self.online) for name, draw in zip(self.names, draws, strict=True)
+        }
 
     def neighbours(self, round: int, everyone: bool = False) -> dict[PeerId, tuple[PeerId, ...]]:
         """B_i of every peer, sorted; with `everyone` the graph is ignored."""
@@ -221,16 +235,23 @@ class Network:
             return {me: tuple(j for j in awake if j != me) if here[me] else () for me in self.names}
         graph, names = self.graph(round), self.names
         return {
-            me: tuple(sorted(names[j] for j in graph.neighbors(i) if here[names[j]])) if here[me] else ()
+            me: (
+                tuple(sorted(names[j] for j in graph.neighbors(i) if here[names[j]]))
+                if here[me]
+                else ()
+            )
             for i, me in enumerate(names)
         }
 
     def delivered(self, round: int, asker: PeerId, peer: PeerId, fact: str) -> bool:
         """Whether this answer arrives."""
-        return self.drop == 0 or bool(rng(self.seed, "drop", round, asker, peer, fact).random() >= self.drop)
+        return self.drop == 0 or bool(
+            rng(self.seed, "drop", round, asker, peer, fact).random() >= self.drop
+        )
 
 
 def peer_names(count: int) -> tuple[PeerId, ...]:
-    """peer-00 .. peer-19: as many digits as needed, so that sorted order is the order of numbers."""
+    """peer-00 .. peer-19: as many digits as needed, so that sorted order is the order of
+    numbers."""
     digits = max(2, len(str(count - 1)))
     return tuple(f"peer-{i:0{digits}d}" for i in range(count))

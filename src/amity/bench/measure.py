@@ -1,6 +1,8 @@
-"""Measure a workload: the engine, the plain loop and the machine's GEMM rate, in turn, in processes of their own.
+"""ModelFact a workload: the engine, the plain loop and the machine's GEMM rate, in turn, in
+processes of their own.
 
-Machines are noisy, so the three are measured alternately, `REPEATS` times, and medians are compared.
+Machines are noisy, so the three are measured alternately, `REPEATS` times, and medians are
+compared.
 """
 
 from __future__ import annotations
@@ -26,10 +28,9 @@ from amity.bench.plain import PlainLoop
 from amity.bench.workloads import Workload
 from amity.config import Config
 from amity.errors import Failure, brief
-from amity.run import load_data
+from amity.processes import cores
+from amity.round.build import load_data, make_learner
 from amity.simulate import Simulation
-from amity.simulate.build import make_learner
-from amity.simulate.crew import cores
 
 REPEATS = 3
 PLAIN_SECONDS = 6.0
@@ -48,14 +49,16 @@ class Measurement:
     rounds_per_s: float
     ratio_to_plain_loop: float
     gemm_share: float
-    """Of the training phase: model FLOPs done, over what all cores do in 1024 x 1024 matrix products."""
+    """Of the training phase: model FLOPs done, over what all cores do in 1024 x 1024 matrix
+    products."""
     peak_mb: float
     steps_per_round: int
     """Gradient steps, counted where they are done."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Of a round, by phase; `evaluate` is outside the ratios."""
     ratio_to_gossip: float | None = None
-    """Seconds of a round over those of Gossip in the same measurement, where the workload has Gossip."""
+    """Seconds of a round over those of Gossip in the same measurement, where the workload has
+    Gossip."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,9 @@ class Timing:
 Say = Callable[[str], None]
 
 
-def measure(workload: Workload, precisions: tuple[str, ...], say: Say, repeats: int = REPEATS) -> list[Measurement]:
+def measure(
+    workload: Workload, precisions: tuple[str, ...], say: Say, repeats: int = REPEATS
+) -> list[Measurement]:
     """All strategies of a workload in all precisions."""
     kinds = [(strategy, precision) for precision in precisions for strategy in workload.strategies]
     timings: dict[tuple[str, str], list[Timing]] = {kind: [] for kind in kinds}
@@ -88,7 +93,9 @@ def measure(workload: Workload, precisions: tuple[str, ...], say: Say, repeats: 
             gemm[precision].append(gemm_rate(precision))
         for strategy, precision in kinds:
             say(f"{workload.name}: {strategy} in {precision} ({repeat + 1} of {repeats})")
-            timings[strategy, precision].append(in_child(partial(engine_timing, workload.config(strategy, precision))))
+            timings[strategy, precision].append(
+                in_child(partial(engine_timing, workload.config(strategy, precision)))
+            )
     flops = in_child(partial(flops_per_sample, workload.config(workload.strategies[0], "fp32")))
     rows = []
     for strategy, precision in kinds:
@@ -109,7 +116,9 @@ def measure(workload: Workload, precisions: tuple[str, ...], say: Say, repeats: 
                 max(t.peak_mb for t in mine),
                 mine[0].steps,
                 seconds,
-                statistics.median(t.round / g.round for t, g in zip(mine, gossip, strict=True)) if gossip else None,
+                statistics.median(t.round / g.round for t, g in zip(mine, gossip, strict=True))
+                if gossip
+                else None,
             )
         )
     return rows
@@ -127,7 +136,11 @@ def engine_timing(config: Config) -> Timing:
     with memory_watch() as peak, Simulation(config, dataset) as simulation:
         rounds = [simulation.round().seconds for _ in range(config.rounds)]
         peak()
-    seconds = {phase: statistics.median(r[phase] for r in rounds[1:]) for phase in PHASES if phase != "evaluate"}
+    seconds = {
+        phase: statistics.median(r[phase] for r in rounds[1:])
+        for phase in PHASES
+        if phase != "evaluate"
+    }
     return Timing({**seconds, "evaluate": rounds[-1]["evaluate"]}, peak() / 1e6, simulation.steps)
 
 
@@ -161,7 +174,7 @@ def _multiply(kind: torch.dtype, seconds: float, size: int = 1024) -> float:
     return 2 * size**3 * count / spent
 
 
-# -- processes of their own --------------------------------------------------------------------------------------------
+# -- processes of their own ------------------------------------------------------------------------
 
 
 def in_child(work: Callable[[], T]) -> T:
@@ -200,11 +213,14 @@ def _finish(process: Any, pipe: Connection, _work: Callable[[], T]) -> T:
 
 @contextmanager
 def memory_watch(every: float = 0.25) -> Iterator[Callable[[], int]]:
-    """A function that tells the peak so far, in bytes, of this process and those it forked; shared pages count once."""
+    """A function that tells the peak so far, in bytes, of this process and those it forked; shared
+    pages count once."""
     peak, done = [0], threading.Event()
 
     def look() -> int:
-        peak[0] = max(peak[0], sum(_proportional(pid) for pid in (os.getpid(), *_children(os.getpid()))))
+        peak[0] = max(
+            peak[0], sum(_proportional(pid) for pid in (os.getpid(), *_children(os.getpid())))
+        )
         return peak[0]
 
     def watch() -> None:
@@ -231,7 +247,10 @@ def _proportional(pid: int) -> int:
 
 def _children(pid: int) -> list[int]:
     try:
-        found = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
+        found = [
+            int(word)
+            for word in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+        ]
     except OSError:
         return []
     return found + [below for child in found for below in _children(child)]

@@ -1,7 +1,8 @@
-"""`amity bench --peers`: what the network adds to a round's training, and how long small asks take while models move.
+"""`amity bench --peers`: what the network adds to a round's training, and how long small asks take
+while models move.
 
-Both with real peers: four processes on loopback, mutual TLS, signatures, checkpoints on disk. `fedavg_cnn` on synthetic
-images of 28 x 28, five local epochs.
+Both with real peers: four processes on loopback, mutual TLS, signatures, checkpoints on disk.
+`fedavg_cnn` on synthetic images of 28 x 28, five local epochs.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ import numpy as np
 from amity.bench.measure import Say
 from amity.config import Config, resolve
 from amity.errors import Failure, brief
-from amity.net.link import AskFailed
+from amity.lab.store import read_lines
+from amity.net.link.zenoh import AskFailed
 from amity.net.moment import Moment, frozen
 from amity.net.node import Node
+from amity.net.ops.swarm import Swarm
 from amity.net.options import Net
 from amity.net.setup import read_setup
-from amity.net.swarm import Swarm
-from amity.store import read_lines
 
 PEERS = 4
 PHASES = ("train", "wait", "select", "mix", "store")
@@ -41,15 +42,18 @@ class Networked:
 
     strategy: str
     seconds: dict[str, float] = field(default_factory=dict)
-    """Of a round, by phase: waiting for others' cards, asking (with transfers), mixing, checkpoint and log."""
+    """Of a round, by phase: waiting for others' cards, asking (with transfers), mixing, checkpoint
+    and log."""
     overhead: float = 0.0
-    """(round - training) / training; waiting for others and the strategy's own losses are part of it, evaluation is not.
-    Whether answering others slows training itself shows beside `local`, which moves no models."""
+    """(round - training) / training; waiting for others and the strategy's own losses are part of
+    it, evaluation is not. Whether answering others slows training itself shows beside `local`,
+    which moves no models."""
     model_mb: float = 0.0
     asks: int = 0
     p50_ms: float | None = None
     p95_ms: float | None = None
-    """Of small asks between all peers, while all of them pull each other's models and nobody trains."""
+    """Of small asks between all peers, while all of them pull each other's models and nobody
+    trains."""
     moved_mb_s: float | None = None
     """Of all peers together, meanwhile."""
 
@@ -96,7 +100,13 @@ def _rounds(out: Path, config: Config) -> Networked:
         lines = read_lines(swarm.folder(name) / "state" / "timings.jsonl")
         for before, now in itertools.pairwise(lines):
             period = now["at"] - before["at"] - now["evaluate"]
-            rounds.append({**now, "store": max(0.0, period - sum(now[phase] for phase in PHASES[:-1])), "period": period})
+            rounds.append(
+                {
+                    **now,
+                    "store": max(0.0, period - sum(now[phase] for phase in PHASES[:-1])),
+                    "period": period,
+                }
+            )
     seconds = {phase: statistics.median(r[phase] for r in rounds) for phase in PHASES}
     overhead = statistics.median((r["period"] - r["train"]) / r["train"] for r in rounds)
     return Networked(config.label, seconds, overhead, _megabytes(swarm))
@@ -107,7 +117,7 @@ def _megabytes(swarm: Swarm) -> float:
     return path.stat().st_size / 1e6 if path else 0.0
 
 
-# -- small asks while models move --------------------------------------------------------------------------------------
+# -- small asks while models move ------------------------------------------------------------------
 
 
 def _moving(out: Path, config: Config) -> Networked:
@@ -134,16 +144,25 @@ def _moving(out: Path, config: Config) -> Networked:
             raise Failure(f"bench: {found}")
         latencies, moved = latencies + found, moved + size
     p50, p95 = (1000 * float(np.quantile(latencies, q)) for q in (0.5, 0.95))
-    return Networked("asks while models move", asks=len(latencies), p50_ms=p50, p95_ms=p95, moved_mb_s=moved / MOVING / 1e6)
+    return Networked(
+        "asks while models move",
+        asks=len(latencies),
+        p50_ms=p50,
+        p95_ms=p95,
+        moved_mb_s=moved / MOVING / 1e6,
+    )
 
 
 def _mover(folder: Path, pipe: Connection) -> None:
-    """One peer that trains nothing: it pulls everybody's model again and again, and times small asks."""
+    """One peer that trains nothing: it pulls everybody's model again and again, and times small
+    asks."""
     try:
         node = Node(read_setup(folder))
         node.peer.trained.copy_(node.peer.start)
         with node.connected():
-            moment = Moment(frozen(node.peer, node.shard.world, 0), threading.Lock(), node.stamp, "fp32", None)
+            moment = Moment(
+                frozen(node.peer, node.shard.world, 0), threading.Lock(), node.stamp, "fp32", None
+            )
             node.service.phase = "ready"
             node.service.offer(moment)
             others = [name for name in node.roster.names if name != node.me]

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from amity.bench.measure import Measurement
 from amity.bench.scale import Scaled
-from amity.figures import COLOURS
+from amity.show.figures import COLOURS
 
 if TYPE_CHECKING:
     from amity.bench.network import Networked
@@ -23,7 +23,10 @@ def bench_figure(rows: Sequence[Measurement]) -> Figure:
     bars = ratios.barh(labels, [row.ratio_to_plain_loop for row in rows], color=COLOURS[0])
     ratios.bar_label(bars, [f"{row.ratio_to_plain_loop:.1f} x" for row in rows], padding=3)
     ratios.axvline(1, color="black", linewidth=0.8, linestyle="--")
-    ratios.set(xlabel="speed, plain PyTorch loop = 1", xlim=(0, 1.2 * max(row.ratio_to_plain_loop for row in rows)))
+    ratios.set(
+        xlabel="speed, plain PyTorch loop = 1",
+        xlim=(0, 1.2 * max(row.ratio_to_plain_loop for row in rows)),
+    )
     ratios.invert_yaxis()
     left = [0.0] * len(rows)
     for at, phase in enumerate(("train", "select", "mix")):
@@ -42,10 +45,18 @@ def scale_figure(rows: Sequence[Scaled]) -> Figure:
     for at, model in enumerate(dict.fromkeys(row.model for row in rows)):
         mine = [row for row in rows if row.model == model]
         peers = [row.peers for row in mine]
-        time.plot(peers, [1000 * row.seconds_per_peer for row in mine], "o-", color=COLOURS[at], label=model)
+        time.plot(
+            peers,
+            [1000 * row.seconds_per_peer for row in mine],
+            "o-",
+            color=COLOURS[at],
+            label=model,
+        )
         memory.plot(peers, [row.matrices for row in mine], "o-", color=COLOURS[at], label=model)
     time.set(xscale="log", xlabel="peers", ylabel="ms a peer and round", ylim=(0, None))
-    memory.set(xscale="log", xlabel="peers", ylabel="(peak - data) / parameter matrix", yscale="log")
+    memory.set(
+        xscale="log", xlabel="peers", ylabel="(peak - data) / parameter matrix", yscale="log"
+    )
     memory.axhline(2.5, color="black", linewidth=0.8, linestyle="--")
     time.legend(frameon=False)
     return figure
@@ -62,5 +73,7 @@ def network_figure(rows: Sequence[Networked]) -> Figure:
         axes.barh([row.strategy for row in timed], width, left=left, color=COLOURS[at], label=phase)
         left = [a + b for a, b in zip(left, width, strict=True)]
     axes.set(xlabel="seconds of a round, four peers on loopback")
-    axes.legend(ncols=len(timed[0].seconds), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    axes.legend(
+        ncols=len(timed[0].seconds), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False
+    )
     return figure

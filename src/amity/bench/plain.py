@@ -1,7 +1,8 @@
-"""The loop that a researcher writes: one module, state dicts, torch.optim.SGD, one peer after the other, fp32.
+"""The loop that a researcher writes: one module, state dicts, torch.optim.SGD, one peer after the
+other, fp32.
 
-It does the same maths as the engine, with the same order of examples, and is its oracle in the tests. It knows nothing of
-the engine but where the data lies and how randomness is named.
+It does the same maths as the engine, with the same order of examples, and is its oracle in the
+tests. It knows nothing of the engine but where the data lies and how randomness is named.
 """
 
 from __future__ import annotations
@@ -29,13 +30,18 @@ class PlainLoop:
         self.config = config
         self.names = peer_names(config.peers)
         torch.manual_seed(int(rng(config.seed, "model").integers(2**62)))
-        self.model = as_usual(config.model.thing.build(dataset.shape, dataset.classes))
+        self.model = as_usual(config.model.instance.build(dataset.shape, dataset.classes))
         initial = {key: value.clone() for key, value in self.model.state_dict().items()}
         self.states: dict[PeerId, StateDict] = dict.fromkeys(self.names, initial)
         self.data: dict[PeerId, tuple[torch.Tensor, torch.Tensor]] = {}
-        for name, data in split(dataset, config.partition.thing, self.names, config.seed).items():
+        for name, data in split(
+            dataset, config.partition.instance, self.names, config.seed
+        ).items():
             pixels, index = dataset.pixels, data.train.index
-            self.data[name] = ((pixels.x[index].float() - pixels.mean) / pixels.std, pixels.y[index])
+            self.data[name] = (
+                (pixels.x[index].float() - pixels.mean) / pixels.std,
+                pixels.y[index],
+            )
 
     def train(self, name: PeerId, round: int) -> StateDict:
         """Local training of one peer."""
@@ -56,11 +62,13 @@ class PlainLoop:
 
     def round(self, round: int) -> None:
         """Everyone trains, then everyone gets the average."""
-        self.states = dict.fromkeys(self.names, average([self.train(name, round) for name in self.names]))
+        self.states = dict.fromkeys(
+            self.names, average([self.train(name, round) for name in self.names])
+        )
 
     def seconds_of_round(self, budget: float) -> float:
-        """Seconds of a round of training and averaging. If that takes longer than `budget`, fewer peers are timed and the
-        rest is taken to go on alike."""
+        """Seconds of a round of training and averaging. If that takes longer than `budget`, fewer
+        peers are timed and the rest is taken to go on alike."""
         self.train(self.names[0], 0)  # warm up
         began = time.perf_counter()
         trained: list[StateDict] = []
@@ -73,7 +81,8 @@ class PlainLoop:
 
 
 def as_usual(module: nn.Module) -> nn.Module:
-    """ReLU before pooling, as everyone writes it; our models have it the other way round, which is the same function."""
+    """ReLU before pooling, as everyone writes it; our models have it the other way round, which is
+    the same function."""
     for part in [part for part in module.modules() if isinstance(part, nn.Sequential)]:
         for at in range(len(part) - 1):
             if isinstance(part[at], nn.MaxPool2d) and isinstance(part[at + 1], nn.ReLU):
@@ -82,4 +91,7 @@ def as_usual(module: nn.Module) -> nn.Module:
 
 
 def average(states: Sequence[Mapping[str, torch.Tensor]]) -> StateDict:
-    return {key: sum((state[key] for state in states[1:]), states[0][key]) / len(states) for key in states[0]}
+    return {
+        key: sum((state[key] for state in states[1:]), states[0][key]) / len(states)
+        for key in states[0]
+    }

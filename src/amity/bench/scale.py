@@ -1,4 +1,5 @@
-"""From 10 to 1,000 peers (and 10,000 with a small model): does a peer's round cost the same, and what does memory hold?"""
+"""From 10 to 1,000 peers (and 10,000 with a small model): does a peer's round cost the same, and
+what does memory hold?"""
 
 from __future__ import annotations
 
@@ -7,8 +8,7 @@ from functools import partial
 
 from amity.bench.measure import Say, engine_timing, in_child
 from amity.config import Config, resolve
-from amity.run import load_data
-from amity.simulate.build import make_learner
+from amity.round.build import load_data, make_learner
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,11 @@ def scale_config(peers: int, small: bool = False) -> Config:
     return resolve(
         [
             {
-                "data": {"name": "synthetic", "shape": "1x8x8" if small else "1x28x28", "train": peers * samples},
+                "data": {
+                    "name": "synthetic",
+                    "shape": "1x8x8" if small else "1x28x28",
+                    "train": peers * samples,
+                },
                 "partition": {"name": "pathological", "classes": 2, "samples": samples, "test": 20},
                 "model": {"name": "mlp", "hidden": 16} if small else {"name": "fedavg_cnn"},
                 "strategy": {"name": "gossip"},
@@ -60,7 +64,13 @@ def scale_config(peers: int, small: bool = False) -> Config:
 
 def measure_scale(say: Say) -> list[Scaled]:
     rows: list[Scaled] = []
-    for peers, small in ((10, False), (100, False), (1000, False), (100, True), (TEN_THOUSAND, True)):
+    for peers, small in (
+        (10, False),
+        (100, False),
+        (1000, False),
+        (100, True),
+        (TEN_THOUSAND, True),
+    ):
         say(f"{peers:,} peers, {'mlp' if small else 'fedavg_cnn'}")
         rows.append(in_child(partial(_scaled, peers, small)))
     return rows
@@ -73,4 +83,6 @@ def _scaled(peers: int, small: bool) -> Scaled:
     size = make_learner(config, dataset.shape, dataset.classes).layout.size
     matrix, data = peers * size * 4 / 1e6, dataset.pixels.x.numel() / 1e6
     name = config.model.name
-    return Scaled(name, config.topology.name, peers, timing.round / peers, timing.peak_mb, matrix, data)
+    return Scaled(
+        name, config.topology.name, peers, timing.round / peers, timing.peak_mb, matrix, data
+    )

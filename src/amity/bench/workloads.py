@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from amity.compare import parse_spec
 from amity.config import Config, resolve
+from amity.lab.compare import parse_spec
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,29 @@ class Workload:
         """A run of one warming round and `rounds` measured ones."""
         options = parse_spec(strategy)[1]["strategy"]
         plain: dict[str, Any] = {
-            "data": {"name": "synthetic", "shape": "x".join(map(str, self.shape)), "train": self.peers * self.samples},
-            "partition": {"name": "pathological", "classes": self.classes, "samples": self.samples, "test": 100},
+            "data": {
+                "name": "synthetic",
+                "shape": "x".join(map(str, self.shape)),
+                "train": self.peers * self.samples,
+            },
+            "partition": {
+                "name": "pathological",
+                "classes": self.classes,
+                "samples": self.samples,
+                "test": 100,
+            },
             "model": {"name": self.model, **({"hidden": self.hidden} if self.hidden else {})},
             "strategy": options,
             "method": {"name": "finetune", "tune_epochs": 0},
             "peers": self.peers,
             "rounds": self.rounds + 1,
-            "train": {"lr": 0.05, "momentum": 0.0, "batch": self.batch, "epochs": self.epochs, "precision": precision},
+            "train": {
+                "lr": 0.05,
+                "momentum": 0.0,
+                "batch": self.batch,
+                "epochs": self.epochs,
+                "precision": precision,
+            },
             "eval": {"every": self.rounds + 1, "gradients_every": 0},
         }
         return resolve([plain, more])
@@ -62,5 +77,7 @@ def workloads() -> dict[str, Workload]:
 
 
 def _workload(name: str, values: dict[str, Any]) -> Workload:
-    plain: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+    plain: dict[str, Any] = {
+        key: tuple(v) if isinstance(v, list) else v for key, v in values.items()
+    }
     return Workload(name, **plain)

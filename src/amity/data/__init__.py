@@ -1,9 +1,16 @@
-"""Datasets, and how they are split among peers."""
+"""Datasets, and how they are split among peers. A file in this folder is found by itself."""
 
 from amity.data.base import Dataset, build, datasets
 from amity.data.partition import partitions, split
+from amity.data.samples import PeerData, Pixels, Samples
 
-# Importing a module registers its datasets or partitions.
-from amity.data import cifar, deals, digits, fashionmnist, femnist, own, synthetic  # noqa: F401  isort: skip
-
-__all__ = ["Dataset", "build", "datasets", "partitions", "split"]
+__all__ = [
+    "Dataset",
+    "PeerData",
+    "Pixels",
+    "Samples",
+    "build",
+    "datasets",
+    "partitions",
+    "split",
+]

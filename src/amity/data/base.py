@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import torch
 
+from amity.data.samples import Pixels
 from amity.errors import DataError
-from amity.learn import Pixels
+from amity.lazy import torch
 from amity.registry import Registry
 
 
@@ -47,7 +47,8 @@ class Dataset:
 
 
 class Source(Protocol):
-    """Loads a dataset. `suits` are the config values that fit it, used where nothing else is said."""
+    """Loads a dataset. `suits` are the config values that fit it, used where nothing else is
+    said."""
 
     suits: ClassVar[Mapping[str, Any]]
 
@@ -56,7 +57,7 @@ class Source(Protocol):
     def load(self) -> Dataset: ...
 
 
-datasets: Registry[Source] = Registry("dataset", "load")
+datasets: Registry[Source] = Registry("dataset", "load", home="amity.data")
 
 
 def build(
@@ -85,10 +86,24 @@ def build(
     if np.issubdtype(x.dtype, np.floating):
         bad = ~np.isfinite(x).reshape(len(x), -1).all(1)
         if bad.any():
-            raise DataError(f"{where}: example {int(bad.argmax())} has NaN or Inf ({int(bad.sum())} such examples)")
+            raise DataError(
+                f"{where}: example {int(bad.argmax())} has NaN or Inf ({int(bad.sum())} such"
+                " examples)"
+            )
         x = x.astype(np.float32)
     elif x.dtype != np.uint8:
         raise DataError(f"{where}: examples must be uint8 or floating point, got {x.dtype}")
-    constants = (torch.as_tensor(c, dtype=torch.float32).reshape(-1, *[1] * (x.ndim - 2)) for c in (mean, std))
+    constants = (
+        torch.as_tensor(c, dtype=torch.float32).reshape(-1, *[1] * (x.ndim - 2))
+        for c in (mean, std)
+    )
     pixels = Pixels(torch.from_numpy(x), torch.from_numpy(y.astype(np.int64)), *constants)
-    return Dataset(pixels, classes or int(y.max()) + 1, np.asarray(train), np.asarray(test), writers, names, writer_names)
+    return Dataset(
+        pixels,
+        classes or int(y.max()) + 1,
+        np.asarray(train),
+        np.asarray(test),
+        writers,
+        names,
+        writer_names,
+    )

@@ -1,4 +1,5 @@
-"""CIFAR-10 and CIFAR-100 from the official binary version (the Python version is a pickle, which we do not open)."""
+"""CIFAR-10 and CIFAR-100 from the official binary version (the Python version is a pickle, which we
+do not open)."""
 
 from __future__ import annotations
 
@@ -26,7 +27,13 @@ CIFAR10 = Published(
         File("data_batch_5.bin", 10_000 * (1 + PIXELS), "53f37980c15c3d472c316c40844f3f0d"),
         File("test_batch.bin", 10_000 * (1 + PIXELS), "803d5f7f4d78ea53de84dbe85f74fb6d"),
     ),
-    (Download(f"{SITE}/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin"),),
+    (
+        Download(
+            f"{SITE}/cifar-10-binary.tar.gz",
+            "c32a1d4ab5d03f1284b67883e8d87530",
+            "cifar-10-batches-bin",
+        ),
+    ),
 )
 CIFAR100 = Published(
     "cifar100",
@@ -35,7 +42,13 @@ CIFAR100 = Published(
         File("train.bin", 50_000 * (2 + PIXELS), "6172c7755cfe09b2fe270c85cebc1b15"),
         File("test.bin", 10_000 * (2 + PIXELS), "4499cfba6c016c1be1438163640a0898"),
     ),
-    (Download(f"{SITE}/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary"),),
+    (
+        Download(
+            f"{SITE}/cifar-100-binary.tar.gz",
+            "03b5dce01913d631647c71ecec9e9cb8",
+            "cifar-100-binary",
+        ),
+    ),
 )
 
 
@@ -53,7 +66,10 @@ class Cifar10:
     dir: str = ""
 
     published: ClassVar[Published] = CIFAR10
-    suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "fedavg_cnn"}, "train": {"augment": "crop_flip"}}
+    suits: ClassVar[Mapping[str, Any]] = {
+        "model": {"name": "fedavg_cnn"},
+        "train": {"augment": "crop_flip"},
+    }
 
     def load(self) -> Dataset:
         files = read_all(CIFAR10, self.dir)
@@ -66,13 +82,17 @@ class Cifar10:
 @datasets.register("cifar100")
 @dataclass(frozen=True)
 class Cifar100:
-    """CIFAR-100: 60,000 colour images of 32 x 32, 100 classes (or 20 coarse ones), binary version."""
+    """CIFAR-100: 60,000 colour images of 32 x 32, 100 classes (or 20 coarse ones), binary
+    version."""
 
     dir: str = ""
     labels: Literal["fine", "coarse"] = "fine"
 
     published: ClassVar[Published] = CIFAR100
-    suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "resnet18_gn"}, "train": {"augment": "crop_flip"}}
+    suits: ClassVar[Mapping[str, Any]] = {
+        "model": {"name": "resnet18_gn"},
+        "train": {"augment": "crop_flip"},
+    }
 
     def load(self) -> Dataset:
         files = read_all(CIFAR100, self.dir)

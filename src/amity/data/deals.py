@@ -21,14 +21,16 @@ class Iid(Sizes):
     def deal(self, pool: Pool, peers: int, draw: np.random.Generator) -> list[Index]:
         count = self.count(pool, peers)
         if count > len(pool.index):
-            raise DataError(f"iid: samples must be <= {len(pool.index)}, the training pool, got {count}")
+            raise DataError(
+                f"iid: samples must be <= {len(pool.index)}, the training pool, got {count}"
+            )
         deck = _Deck(draw.permutation(pool.index), draw)
         return [deck.take(count) for _ in range(peers)]
 
 
 class _Deck:
-    """A pile of examples. When it runs out it is shuffled and starts anew: then peers share examples, but no peer
-    holds one twice."""
+    """A pile of examples. When it runs out it is shuffled and starts anew: then peers share
+    examples, but no peer holds one twice."""
 
     def __init__(self, cards: Index, draw: np.random.Generator) -> None:
         self._cards, self._draw, self._at = cards, draw, 0
@@ -38,17 +40,24 @@ class _Deck:
         self._at += count
         if len(taken) < count:
             rest = np.setdiff1d(self._cards, taken)
-            self._cards = np.concatenate([self._draw.permutation(rest), self._draw.permutation(taken)])
+            self._cards = np.concatenate(
+                [self._draw.permutation(rest), self._draw.permutation(taken)]
+            )
             self._at = count - len(taken)
             taken = np.concatenate([taken, self._cards[: self._at]])
         return taken
 
 
-def _deal_classes(pool: Pool, holds: list[Index], count: int, where: str, draw: np.random.Generator) -> list[Index]:
+def _deal_classes(
+    pool: Pool, holds: list[Index], count: int, where: str, draw: np.random.Generator
+) -> list[Index]:
     """Peer i gets `count` examples in equal parts from the classes holds[i]."""
     widest = max(map(len, holds))
     if count < widest:
-        raise DataError(f"{where}: {count} samples cannot hold {widest} classes; use partition.samples>={widest}")
+        raise DataError(
+            f"{where}: {count} samples cannot hold {widest} classes; use"
+            f" partition.samples>={widest}"
+        )
     decks, sizes = {}, np.bincount(pool.labels, minlength=pool.classes)
     for label in range(pool.classes):
         decks[label] = _Deck(pool.of_class(label, draw), draw)
@@ -58,34 +67,43 @@ def _deal_classes(pool: Pool, holds: list[Index], count: int, where: str, draw: 
         for label, need in zip(classes, each, strict=True):
             if need > sizes[label]:
                 raise DataError(
-                    f"{where}: class {label} has {sizes[label]} examples, a peer needs {need}; use smaller partition.samples"
+                    f"{where}: class {label} has {sizes[label]} examples, a peer needs {need}; use"
+                    " smaller partition.samples"
                 )
-        hands.append(np.concatenate([decks[c].take(n) for c, n in zip(classes.tolist(), each, strict=True)]))
+        hands.append(
+            np.concatenate([decks[c].take(n) for c, n in zip(classes.tolist(), each, strict=True)])
+        )
     return hands
 
 
 def _check_classes(where: str, wanted: int, pool: Pool) -> None:
     if wanted > pool.classes:
-        raise DataError(f"{where}: classes must be <= {pool.classes}, the number that exist, got {wanted}")
+        raise DataError(
+            f"{where}: classes must be <= {pool.classes}, the number that exist, got {wanted}"
+        )
 
 
 @partitions.register("pathological")
 @dataclass(frozen=True, kw_only=True)
 class Pathological(Sizes):
-    """Each peer holds `classes` classes drawn at random, in equal parts; a used-up class is dealt anew."""
+    """Each peer holds `classes` classes drawn at random, in equal parts; a used-up class is dealt
+    anew."""
 
     classes: Annotated[int, Field(ge=1)] = 2
 
     def deal(self, pool: Pool, peers: int, draw: np.random.Generator) -> list[Index]:
         _check_classes("pathological", self.classes, pool)
-        holds = [np.sort(draw.choice(pool.classes, self.classes, replace=False)) for _ in range(peers)]
+        holds = [
+            np.sort(draw.choice(pool.classes, self.classes, replace=False)) for _ in range(peers)
+        ]
         return _deal_classes(pool, holds, self.count(pool, peers), "pathological", draw)
 
 
 @partitions.register("shards")
 @dataclass(frozen=True, kw_only=True)
 class Shards(Sizes):
-    """Each class is cut into equal shards and every peer gets `classes` shards: disjoint, at most `classes` classes."""
+    """Each class is cut into equal shards and every peer gets `classes` shards: disjoint, at most
+    `classes` classes."""
 
     classes: Annotated[int, Field(ge=1)] = 2
 
@@ -93,40 +111,66 @@ class Shards(Sizes):
         _check_classes("shards", self.classes, pool)
         count = min(self.count(pool, peers), len(pool.index) // peers)
         per_class = math.ceil(self.classes * peers / pool.classes)
-        shards = [part for c in range(pool.classes) for part in np.array_split(pool.of_class(c, draw), per_class)]
+        shards = [
+            part
+            for c in range(pool.classes)
+            for part in np.array_split(pool.of_class(c, draw), per_class)
+        ]
         order = draw.permutation(len(shards))[: self.classes * peers].reshape(peers, self.classes)
         each = max(1, count // self.classes)
         hands = [np.concatenate([shards[k][:each] for k in mine]) for mine in order]
         if any(len(hand) == 0 for hand in hands):
-            raise DataError(f"shards: {len(pool.index)} examples are too few for {peers} peers x {self.classes} shards")
+            raise DataError(
+                f"shards: {len(pool.index)} examples are too few for {peers} peers x {self.classes}"
+                " shards"
+            )
         return hands
 
 
 @partitions.register("groups")
 @dataclass(frozen=True, kw_only=True)
 class Groups(Sizes):
-    """Latent groups: peers of the same of `groups` groups hold the same classes, other groups hold others."""
+    """Latent groups: peers of the same of `groups` groups hold the same classes, other groups hold
+    others."""
 
     groups: Annotated[int, Field(ge=1)] = 2
 
     def deal(self, pool: Pool, peers: int, draw: np.random.Generator) -> list[Index]:
         if self.groups > pool.classes:
-            raise DataError(f"groups: must be <= {pool.classes}, the number of classes, got {self.groups}")
-        sets = [np.sort(part) for part in np.array_split(draw.permutation(pool.classes), self.groups)]
-        return _deal_classes(pool, [sets[i % self.groups] for i in range(peers)], self.count(pool, peers), "groups", draw)
+            raise DataError(
+                f"groups: must be <= {pool.classes}, the number of classes, got {self.groups}"
+            )
+        sets = [
+            np.sort(part) for part in np.array_split(draw.permutation(pool.classes), self.groups)
+        ]
+        return _deal_classes(
+            pool,
+            [sets[i % self.groups] for i in range(peers)],
+            self.count(pool, peers),
+            "groups",
+            draw,
+        )
 
 
 @partitions.register("labels")
 @dataclass(frozen=True, kw_only=True)
 class Labels(Sizes):
-    """Told outright: peer i holds the classes `labels[i]` in equal parts (more peers: from the start again)."""
+    """Told outright: peer i holds the classes `labels[i]` in equal parts (more peers: from the
+    start again)."""
 
     labels: tuple[tuple[int, ...], ...] = ((0, 1), (2, 3))
 
     def deal(self, pool: Pool, peers: int, draw: np.random.Generator) -> list[Index]:
         for classes in self.labels:
-            if not classes or len(set(classes)) < len(classes) or not all(0 <= c < pool.classes for c in classes):
-                raise DataError(f"labels: expected lists of different classes from 0 to {pool.classes - 1}, got {classes}")
+            if (
+                not classes
+                or len(set(classes)) < len(classes)
+                or not all(0 <= c < pool.classes for c in classes)
+            ):
+                raise DataError(
+                    f"labels: expected lists of different classes from 0 to {pool.classes - 1}, got"
+                    f" {classes}"
+                )
         holds = [np.array(self.labels[i % len(self.labels)], dtype=np.int64) for i in range(peers)]
         return _deal_classes(pool, holds, self.count(pool, peers), "labels", draw)
 
@@ -136,9 +180,9 @@ class Labels(Sizes):
 class Dirichlet(Sizes):
     r"""Peer i draws its class shares π_i ~ Dir(α·1) and then `samples` disjoint examples by them.
 
-    Peers draw in random order, one example at a time. A class that is used up is struck from π_i, which is
-    renormalised (where nothing is left of it: equal shares of what remains), so it ends for every α > 0. α → 0: one
-    class each; α → ∞: iid.
+    Peers draw in random order, one example at a time. A class that is used up is struck from π_i,
+    which is renormalised (where nothing is left of it: equal shares of what remains), so it ends
+    for every α > 0. α → 0: one class each; α → ∞: iid.
     """
 
     alpha: Annotated[float, Field(gt=0)] = 0.5
@@ -147,8 +191,8 @@ class Dirichlet(Sizes):
         count = self.count(pool, peers)
         if count * peers > len(pool.index):
             raise DataError(
-                f"dirichlet: {peers} peers x {count} samples exceed the {len(pool.index)} training examples; "
-                f"use partition.samples<={len(pool.index) // peers}"
+                f"dirichlet: {peers} peers x {count} samples exceed the {len(pool.index)} training"
+                f" examples; use partition.samples<={len(pool.index) // peers}"
             )
         piles = [pool.of_class(c, draw).tolist() for c in range(pool.classes)]
         left = np.array([len(pile) for pile in piles], dtype=float)
@@ -170,7 +214,9 @@ class Dirichlet(Sizes):
         return [np.array(hand, dtype=np.int64) for hand in hands]
 
 
-def _dirichlet(alpha: float, size: int, count: int, draw: np.random.Generator) -> np.ndarray[Any, np.dtype[Any]]:
+def _dirichlet(
+    alpha: float, size: int, count: int, draw: np.random.Generator
+) -> np.ndarray[Any, np.dtype[Any]]:
     """Rows of Dir(α·1); where α is so small that all gammas underflow, one class takes all."""
     rows = draw.dirichlet([alpha] * size, count)
     for row in rows:
@@ -183,7 +229,8 @@ def _dirichlet(alpha: float, size: int, count: int, draw: np.random.Generator) -
 @partitions.register("dirichlet_class")
 @dataclass(frozen=True, kw_only=True)
 class DirichletClass(Sizes):
-    r"""Each class is divided among the peers by Dir(α·1): unequal sizes, at least `least` examples each.
+    r"""Each class is divided among the peers by Dir(α·1): unequal sizes, at least `least` examples
+    each.
 
     Peers below `least` are filled up from the largest ones. `samples` is only an upper bound here.
     """
@@ -194,13 +241,15 @@ class DirichletClass(Sizes):
     def deal(self, pool: Pool, peers: int, draw: np.random.Generator) -> list[Index]:
         if len(pool.index) < peers * self.least:
             raise DataError(
-                f"dirichlet_class: {len(pool.index)} training examples cannot give {peers} peers {self.least} each; "
-                f"use partition.least<={len(pool.index) // peers}"
+                f"dirichlet_class: {len(pool.index)} training examples cannot give {peers} peers"
+                f" {self.least} each; use partition.least<={len(pool.index) // peers}"
             )
         hands: list[list[int]] = [[] for _ in range(peers)]
         for label in range(pool.classes):
             pile = pool.of_class(label, draw)
-            cuts = (np.cumsum(_dirichlet(self.alpha, peers, 1, draw)[0])[:-1] * len(pile)).astype(int)
+            cuts = (np.cumsum(_dirichlet(self.alpha, peers, 1, draw)[0])[:-1] * len(pile)).astype(
+                int
+            )
             for hand, part in zip(hands, np.split(pile, cuts), strict=True):
                 hand.extend(part.tolist())
         hands = [draw.permutation(hand).tolist() for hand in hands]
@@ -213,20 +262,26 @@ class DirichletClass(Sizes):
 @partitions.register("natural")
 @dataclass(frozen=True, kw_only=True)
 class Natural(Sizes):
-    """Peers as they are in the data (writers); who has fewer than `least` training or no test examples is passed over."""
+    """Peers as they are in the data (writers); who has fewer than `least` training or no test
+    examples is passed over."""
 
     natural: ClassVar[bool] = True
     least: Annotated[int, Field(ge=1)] = 10
 
     def deal(self, pool: Pool, peers: int, draw: np.random.Generator) -> list[Index]:
         if pool.writers is None or pool.tested is None:
-            raise DataError("natural: this dataset does not say who wrote what; use another partition")
+            raise DataError(
+                "natural: this dataset does not say who wrote what; use another partition"
+            )
         ids, counts = np.unique(pool.writers, return_counts=True)
         able = ids[(counts >= self.least) & np.isin(ids, pool.tested)]
         if len(able) < peers:
             raise DataError(
-                f"natural: {len(able)} of {len(ids)} writers have >= {self.least} training examples and some for testing; "
-                f"use peers<={len(able)} or a smaller partition.least, got peers={peers}"
+                f"natural: {len(able)} of {len(ids)} writers have >= {self.least} training examples"
+                f" and some for testing; use peers<={len(able)} or a smaller partition.least, got"
+                f" peers={peers}"
             )
         chosen = np.sort(draw.choice(able, peers, replace=False))
-        return [draw.permutation(pool.index[pool.writers == w])[: self.samples or None] for w in chosen]
+        return [
+            draw.permutation(pool.index[pool.writers == w])[: self.samples or None] for w in chosen
+        ]

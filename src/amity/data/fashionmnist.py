@@ -60,7 +60,10 @@ class FashionMnist:
     def load(self) -> Dataset:
         files = {name: parse_idx(name, data) for name, data in read_all(FASHION, self.dir).items()}
         train_x, train_y, test_x, test_y = (files[file.name] for file in FASHION.files)
-        x, y = np.concatenate([train_x, test_x])[:, None], np.concatenate([train_y, test_y]).astype(np.int64)
+        x, y = (
+            np.concatenate([train_x, test_x])[:, None],
+            np.concatenate([train_y, test_y]).astype(np.int64),
+        )
         split = len(train_y)
         pools = np.arange(split), np.arange(split, len(x))
         return build("fashionmnist", x, y, *pools, mean=0.2860 * 255, std=0.3530 * 255)

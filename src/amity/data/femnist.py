@@ -1,7 +1,8 @@
 """FEMNIST as LEAF writes it: JSON files of writers, who are the peers.
 
-LEAF publishes a program, not files. Its JSON is large (a float in text for every pixel), so the first read leaves a compact
-copy in the user's cache: one byte a pixel. The copy is bound to name, size and time of every JSON file it was made of.
+LEAF publishes a program, not files. Its JSON is large (a float in text for every pixel), so the
+first read leaves a compact copy in the user's cache: one byte a pixel. The copy is bound to name,
+size and time of every JSON file it was made of.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ def find(dir: str = "") -> Path:
                 return folder
     where = dir or ", ".join(str(root) for root in roots(dir))
     raise DataError(
-        f"femnist: LEAF's train/*.json and test/*.json were not found in {where}; "
-        "`amity data get femnist` tells how to make them, data.dir=FOLDER or AMITY_DATA says where they are"
+        f"femnist: LEAF's train/*.json and test/*.json were not found in {where}; `amity data get"
+        " femnist` tells how to make them, data.dir=FOLDER or AMITY_DATA says where they are"
     )
 
 
@@ -132,7 +133,9 @@ def _users(path: Path) -> list[tuple[str, Array, Array]]:
             x, y = np.asarray(users[name]["x"], np.float32), np.asarray(users[name]["y"])
             out.append((str(name), *_checked(f"{path}: writer {name}", x, y)))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: is not a file that LEAF wrote ({type(error).__name__}: {error})") from None
+        raise DataError(
+            f"{path}: is not a file that LEAF wrote ({type(error).__name__}: {error})"
+        ) from None
     return out
 
 

@@ -1,7 +1,8 @@
 """Downloads that resume, are checked, and appear at once and whole or not at all.
 
-pooch does the checking and the move into place; what is ours is a downloader that goes on where it broke off: bytes gather
-in NAME.part, each new attempt asks for the rest (HTTP ranges), and only a file of the right length is handed on.
+pooch does the checking and the move into place; what is ours is a downloader that goes on where it
+broke off: bytes gather in NAME.part, each new attempt asks for the rest (HTTP ranges), and only a
+file of the right length is handed on.
 """
 
 from __future__ import annotations
@@ -52,25 +53,35 @@ class Resuming:
             except requests.RequestException as problem:
                 error = type(problem).__name__
             except OSError as problem:
-                raise StorageError(f"{self.part}: cannot be written ({problem.strerror}); what arrived is kept") from None
+                raise StorageError(
+                    f"{self.part}: cannot be written ({problem.strerror}); what arrived is kept"
+                ) from None
             failures = 0 if self._here() > before else failures + 1
             time.sleep(self.pause * failures)
-        raise Failure(f"{url}: download broke off ({error}); what arrived is kept, the same command goes on with it")
+        raise Failure(
+            f"{url}: download broke off ({error}); what arrived is kept, the same command goes on"
+            " with it"
+        )
 
     def _here(self) -> int:
         return self.part.stat().st_size if self.part.exists() else 0
 
     def _attempt(self, url: str) -> int | None:
-        """Ask for what is missing and append it; returns the length of the whole file, if the server says so."""
+        """Ask for what is missing and append it; returns the length of the whole file, if the
+        server says so."""
         here = self._here()
         headers = {"Range": f"bytes={here}-"} if here else {}
         headers["Accept-Encoding"] = "identity"
-        with requests.get(url, headers=headers, stream=True, timeout=(self.stall, self.stall)) as response:
+        with requests.get(
+            url, headers=headers, stream=True, timeout=(self.stall, self.stall)
+        ) as response:
             if response.status_code == 416:
                 self.part.unlink()  # longer than the file on the server: not ours
                 raise requests.ConnectionError
             response.raise_for_status()
-            resumed = response.status_code == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {here}-")
+            resumed = response.status_code == 206 and response.headers.get(
+                "Content-Range", ""
+            ).startswith(f"bytes {here}-")
             here = here if resumed else 0
             length = response.headers.get("Content-Length")
             total = here + int(length) if length is not None else None
@@ -83,7 +94,12 @@ class Resuming:
 
 
 def fetch(
-    download: Download, folder: Path, on_bytes: OnBytes, mirror: str = "", stall: float = 30.0, pause: float = 1.0
+    download: Download,
+    folder: Path,
+    on_bytes: OnBytes,
+    mirror: str = "",
+    stall: float = 30.0,
+    pause: float = 1.0,
 ) -> Path:
     """One file into a folder, checked against its published MD5."""
     url = f"{mirror.rstrip('/')}/{download.name}" if mirror else download.url
@@ -91,10 +107,13 @@ def fetch(
     pooch.get_logger().setLevel("WARNING")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return Path(pooch.retrieve(url, f"md5:{download.md5}", download.name, folder, downloader=resuming))
+        return Path(
+            pooch.retrieve(url, f"md5:{download.md5}", download.name, folder, downloader=resuming)
+        )
     except ValueError:
         raise Failure(
-            f"{url}: what arrived does not have the published MD5 {download.md5}; it was thrown away: try again"
+            f"{url}: what arrived does not have the published MD5 {download.md5}; it was thrown"
+            " away: try again"
         ) from None
     except OSError as error:
         raise StorageError(f"{folder}: cannot be written ({error.strerror})") from None
@@ -127,7 +146,8 @@ def get(
     on_wait: Callable[[], None] = lambda: None,
     **patience: float,
 ) -> Path:
-    """Bring a dataset to `root` (default: where `find` looks), unless it is there; returns the folder of its files."""
+    """Bring a dataset to `root` (default: where `find` looks), unless it is there; returns the
+    folder of its files."""
     if not dataset.downloads:
         raise DataError(f"{dataset.name}: no ready file is published")
     root = root or home()
@@ -141,7 +161,11 @@ def get(
             pass  # absent or damaged: get it
         for download in dataset.downloads:
             if download.name.endswith(".tar.gz"):
-                _unpack(dataset, fetch(download, root, on_bytes, mirror, **patience), root / download.into)
+                _unpack(
+                    dataset,
+                    fetch(download, root, on_bytes, mirror, **patience),
+                    root / download.into,
+                )
             else:
                 _discard_damaged(root / download.into / download.name, download)
                 fetch(download, root / download.into, on_bytes, mirror, **patience)
@@ -159,7 +183,8 @@ def _discard_damaged(path: Path, download: Download) -> None:
 
 
 def _unpack(dataset: Published, archive: Path, folder: Path) -> None:
-    """Only the files that belong to the dataset, checked, then the whole folder at once; the archive goes."""
+    """Only the files that belong to the dataset, checked, then the whole folder at once; the
+    archive goes."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as scratch:
         inside = Path(scratch) / folder.name
         inside.mkdir()
@@ -168,7 +193,9 @@ def _unpack(dataset: Published, archive: Path, folder: Path) -> None:
                 for member in tar:
                     name = Path(member.name).name
                     content = tar.extractfile(member) if member.isreg() else None
-                    if content is not None and (name in {f.name for f in dataset.files} or name.endswith(".txt")):
+                    if content is not None and (
+                        name in {f.name for f in dataset.files} or name.endswith(".txt")
+                    ):
                         with open(inside / name, "wb") as stream:
                             shutil.copyfileobj(content, stream)
             for file in dataset.files:
@@ -176,7 +203,9 @@ def _unpack(dataset: Published, archive: Path, folder: Path) -> None:
         except tarfile.TarError as error:
             raise DataError(f"{archive}: cannot be unpacked ({error})") from None
         except OSError as error:
-            raise StorageError(f"{folder}: cannot be written ({error.strerror}); the archive is kept") from None
+            raise StorageError(
+                f"{folder}: cannot be written ({error.strerror}); the archive is kept"
+            ) from None
         if folder.exists():
             shutil.rmtree(folder)
         os.replace(inside, folder)

@@ -15,7 +15,8 @@ SPLITS = {"train", "test"}
 
 
 def read_folder(root: Path, size: int, grey: bool) -> Columns:
-    """[train|test/][PEER/]CLASS/file, all resized to size x size. Every file must be readable: none is passed over."""
+    """[train|test/][PEER/]CLASS/file, all resized to size x size. Every file must be readable: none
+    is passed over."""
     files = sorted(p for p in root.rglob("*") if p.suffix.lower() in KINDS and p.is_file())
     if not files:
         raise DataError(f"{root}: no images; expected CLASS/file or PEER/CLASS/file")
@@ -24,8 +25,13 @@ def read_folder(root: Path, size: int, grey: bool) -> Columns:
     labels = [parts[1:] if with_split else parts for parts in folders]
     depths = {len(parts) for parts in labels}
     if depths not in ({1}, {2}):
-        odd = next((p for p, parts in zip(files, labels, strict=True) if len(parts) not in (1, 2)), files[0])
-        raise DataError(f"{root}: all images must lie in CLASS/ or all in PEER/CLASS/; {odd} does not fit")
+        odd = next(
+            (p for p, parts in zip(files, labels, strict=True) if len(parts) not in (1, 2)),
+            files[0],
+        )
+        raise DataError(
+            f"{root}: all images must lie in CLASS/ or all in PEER/CLASS/; {odd} does not fit"
+        )
     x = np.stack([_read(path, size, grey) for path in files])
     y = np.array([parts[-1] for parts in labels])
     peer = np.array([parts[0] for parts in labels]) if depths == {2} else None
@@ -36,8 +42,18 @@ def read_folder(root: Path, size: int, grey: bool) -> Columns:
 def _read(path: Path, size: int, grey: bool) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
     try:
         with Image.open(path) as image:
-            fitted = image.convert("L" if grey else "RGB").resize((size, size), Image.Resampling.BILINEAR)
-    except (OSError, UnidentifiedImageError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path}: is not an image that can be read ({error}); repair or remove it") from None
+            fitted = image.convert("L" if grey else "RGB").resize(
+                (size, size), Image.Resampling.BILINEAR
+            )
+    except (
+        OSError,
+        UnidentifiedImageError,
+        SyntaxError,
+        ValueError,
+        Image.DecompressionBombError,
+    ) as error:
+        raise DataError(
+            f"{path}: is not an image that can be read ({error}); repair or remove it"
+        ) from None
     pixels = np.asarray(fitted, np.uint8)
     return pixels[None] if grey else np.ascontiguousarray(pixels.transpose(2, 0, 1))

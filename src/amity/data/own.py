@@ -1,9 +1,10 @@
 """One's own data: arrays, image folders, tables, and anything a Python function returns.
 
-Whatever the source, it ends as arrays: `x` (examples), `y` (labels: whole numbers or names), and optionally `peer` (who
-holds it) and `split` (train or test). Labels and peers may be of any kind that can be sorted; they are numbered in
-sorted order and their names kept. Without `split`, a share is drawn for testing, from every peer and class alike, by a
-seed of its own, so that it is the same in all runs. Normalisation constants come from the training part.
+Whatever the source, it ends as arrays: `x` (examples), `y` (labels: whole numbers or names), and
+optionally `peer` (who holds it) and `split` (train or test). Labels and peers may be of any kind
+that can be sorted; they are numbered in sorted order and their names kept. Without `split`, a share
+is drawn for testing, from every peer and class alike, by a seed of its own, so that it is the same
+in all runs. Normalisation constants come from the training part.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from amity.errors import DataError
 from amity.rng import rng
 
 Array = np.ndarray[Any, Any]
-Share = Annotated[float, Field(gt=0, lt=1)]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
 @dataclass(frozen=True)
@@ -40,19 +41,27 @@ def dataset_of(where: str, columns: Columns, test_share: float) -> Dataset:
     x, count = images_first(where, np.asarray(columns.x)), len(columns.x)
     for name, column in (("y", columns.y), ("peer", columns.peer), ("split", columns.split)):
         if column is not None and np.shape(column) != (count,):
-            raise DataError(f"{where}: {name} must be one value for each of the {count} examples, got {np.shape(column)}")
+            raise DataError(
+                f"{where}: {name} must be one value for each of the {count} examples, got"
+                f" {np.shape(column)}"
+            )
     if count < 2:
         raise DataError(f"{where}: {count} examples are too few")
     names, y = numbered(where, columns.y)
     writer_names: tuple[str, ...] = ()
     writers = None
     if columns.peer is not None:
-        found, writers = np.unique(_sortable(where, "peer", np.asarray(columns.peer)), return_inverse=True)
+        found, writers = np.unique(
+            _sortable(where, "peer", np.asarray(columns.peer)), return_inverse=True
+        )
         writer_names = tuple(map(str, found))
     test = _test_part(where, y, writers, columns.split, test_share)
     train = ~test
     if not train.any() or not test.any():
-        raise DataError(f"{where}: {int(train.sum())} training and {int(test.sum())} test examples; both must be there")
+        raise DataError(
+            f"{where}: {int(train.sum())} training and {int(test.sum())} test examples; both must"
+            " be there"
+        )
     mean, std = _scale(x, train)
     return build(
         where,
@@ -74,11 +83,16 @@ def images_first(where: str, x: Array) -> Array:
     if x.dtype == object or x.dtype.kind not in "buif":
         raise DataError(f"{where}: x must be numbers, got {x.dtype}")
     if x.ndim < 2:
-        raise DataError(f"{where}: x must hold one row (or image) for each example, got shape {x.shape}")
+        raise DataError(
+            f"{where}: x must hold one row (or image) for each example, got shape {x.shape}"
+        )
     if x.dtype != np.uint8:
         finite = np.isfinite(x.reshape(len(x), -1)).all(1)
         if not finite.all():
-            raise DataError(f"{where}: example {int(finite.argmin())} has NaN or Inf ({int((~finite).sum())} such examples)")
+            raise DataError(
+                f"{where}: example {int(finite.argmin())} has NaN or Inf ({int((~finite).sum())}"
+                " such examples)"
+            )
         x = x.astype(np.float32)
     if x.ndim == 3:
         return x[:, None]
@@ -91,17 +105,24 @@ def numbered(where: str, labels: Array) -> tuple[tuple[str, ...], Array]:
     y = _sortable(where, "labels", np.asarray(labels))
     if y.dtype.kind == "f":
         if not np.isfinite(y).all():
-            raise DataError(f"{where}: label of example {int((~np.isfinite(y)).argmax())} is missing (NaN)")
+            raise DataError(
+                f"{where}: label of example {int((~np.isfinite(y)).argmax())} is missing (NaN)"
+            )
         odd = y != np.round(y)
         if odd.any():
             shown = ", ".join(f"{value:g}" for value in y[odd][:3])
-            raise DataError(f"{where}: labels look like a regression target ({shown}, ...); Amity classifies: give classes")
+            raise DataError(
+                f"{where}: labels look like a regression target ({shown}, ...); Amity classifies:"
+                " give classes"
+            )
         y = y.astype(np.int64)
     found, index = np.unique(y, return_inverse=True)
     if len(found) < 2:
         raise DataError(f"{where}: only one class ({found[0]!r}); at least two are needed")
     if len(found) > max(20, len(y) // 2):
-        raise DataError(f"{where}: {len(found)} different labels for {len(y)} examples; these are no classes")
+        raise DataError(
+            f"{where}: {len(found)} different labels for {len(y)} examples; these are no classes"
+        )
     return tuple(map(str, found)), index.astype(np.int64)
 
 
@@ -110,14 +131,18 @@ def _sortable(where: str, what: str, values: Array) -> Array:
     if values.dtype == object:
         if not all(isinstance(value, str) for value in values):
             kinds = sorted({type(value).__name__ for value in values})
-            raise DataError(f"{where}: {what} must be all numbers or all text, got {', '.join(kinds)}")
+            raise DataError(
+                f"{where}: {what} must be all numbers or all text, got {', '.join(kinds)}"
+            )
         values = values.astype(str)
     if values.dtype.kind not in "buifU":
         raise DataError(f"{where}: {what} must be whole numbers or names, got {values.dtype}")
     return values
 
 
-def _test_part(where: str, y: Array, writers: Array | None, split: Array | None, share: float) -> Array:
+def _test_part(
+    where: str, y: Array, writers: Array | None, split: Array | None, share: float
+) -> Array:
     """Which examples are for testing: as given, or drawn from every peer and class."""
     if split is not None:
         words = np.array([str(value).lower() for value in split])
@@ -149,7 +174,8 @@ def _leave_some(test: Array, writers: Array, order: Array) -> None:
 
 
 def _scale(x: Array, train: Array) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation by channel (images) or by feature (rows), over the training part."""
+    """Mean and standard deviation by channel (images) or by feature (rows), over the training
+    part."""
     axes = (0,) if x.ndim == 2 else (0, *range(2, x.ndim))
     part = x[train]
     mean, std = part.mean(axes, dtype=np.float64), part.std(axes, dtype=np.float64)
@@ -157,7 +183,7 @@ def _scale(x: Array, train: Array) -> tuple[tuple[float, ...], tuple[float, ...]
     return tuple(mean.tolist()), tuple(std.tolist())
 
 
-# -- sources -------------------------------------------------------------------------------------------------------
+# -- sources ---------------------------------------------------------------------------------------
 
 
 def _existing(kind: str, path: str) -> Path:
@@ -171,10 +197,11 @@ def _existing(kind: str, path: str) -> Path:
 @datasets.register("arrays")
 @dataclass(frozen=True)
 class Arrays:
-    """Own arrays: a .npz file, or a folder of .npy files, with x, y and optionally peer and split."""
+    """Own arrays: a .npz file, or a folder of .npy files, with x, y and optionally peer and
+    split."""
 
     path: str = ""
-    test_share: Share = 0.2
+    test_share: Fraction = 0.2
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "mlp"}}
 
@@ -182,7 +209,9 @@ class Arrays:
         path = _existing("arrays", self.path)
         try:
             if path.is_dir():
-                arrays = {p.stem: np.load(p, allow_pickle=False) for p in sorted(path.glob("*.npy"))}
+                arrays = {
+                    p.stem: np.load(p, allow_pickle=False) for p in sorted(path.glob("*.npy"))
+                }
             else:
                 with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as stored:
                     arrays = {name: stored[name] for name in stored.files}
@@ -191,22 +220,29 @@ class Arrays:
         return dataset_of(str(path), _from_mapping(str(path), arrays), self.test_share)
 
 
+COLUMNS = ("x", "y", "peer", "split")
+
+
 def _from_mapping(where: str, arrays: Mapping[str, Any]) -> Columns:
     for name in ("x", "y"):
         if name not in arrays:
-            raise DataError(f"{where}: no array {name!r}; it has {', '.join(sorted(arrays)) or 'none'}")
-    return Columns(*(None if arrays.get(n) is None else np.asarray(arrays[n]) for n in ("x", "y", "peer", "split")))  # type: ignore[arg-type]
+            raise DataError(
+                f"{where}: no array {name!r}; it has {', '.join(sorted(arrays)) or 'none'}"
+            )
+    columns: Any = {n: np.asarray(arrays[n]) for n in COLUMNS if arrays.get(n) is not None}
+    return Columns(**columns)
 
 
 @datasets.register("images")
 @dataclass(frozen=True)
 class Images:
-    """Own images: CLASS/file or PEER/CLASS/file, below train/ and test/ if there are such folders."""
+    """Own images: CLASS/file or PEER/CLASS/file, below train/ and test/ if there are such
+    folders."""
 
     path: str = ""
     size: Annotated[int, Field(ge=1)] = 32
     grey: bool = False
-    test_share: Share = 0.2
+    test_share: Fraction = 0.2
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "fedavg_cnn"}}
 
@@ -220,7 +256,8 @@ class Images:
 @datasets.register("table")
 @dataclass(frozen=True)
 class Table:
-    """Own table: a .csv or .parquet file with a label column, optional peer and split columns, and numbers."""
+    """Own table: a .csv or .parquet file with a label column, optional peer and split columns, and
+    numbers."""
 
     path: str = ""
     label: str = "label"
@@ -228,7 +265,7 @@ class Table:
     split: str = ""
     drop: str = ""
     """Columns that are no features, separated by commas."""
-    test_share: Share = 0.2
+    test_share: Fraction = 0.2
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "mlp"}}
 
@@ -236,13 +273,15 @@ class Table:
         from amity.data.tables import read_table
 
         path = _existing("table", self.path)
-        columns = read_table(path, self.label, self.peer, self.split, [c for c in self.drop.split(",") if c])
+        columns = read_table(
+            path, self.label, self.peer, self.split, [c for c in self.drop.split(",") if c]
+        )
         return dataset_of(str(path), columns, self.test_share)
 
 
 def adapt(where: str, found: Any, test_share: float) -> Dataset:
-    """A dataset out of what a function returned: a Dataset, arrays (tuple or mapping), a Hugging Face dataset, or a torch
-    Dataset of (example, label) or (example, label, peer)."""
+    """A dataset out of what a function returned: a Dataset, arrays (tuple or mapping), a Hugging
+    Face dataset, or a torch Dataset of (example, label) or (example, label, peer)."""
     if isinstance(found, Dataset):
         return found
     if type(found).__module__.partition(".")[0] == "datasets":
@@ -255,13 +294,18 @@ def adapt(where: str, found: Any, test_share: float) -> Dataset:
         return dataset_of(where, Columns(*map(np.asarray, found)), test_share)
     try:
         rows = [tuple(found[k]) for k in range(len(found))]
-        columns = [np.stack([np.asarray(value) for value in column]) for column in zip(*rows, strict=True)]
+        columns = [
+            np.stack([np.asarray(value) for value in column]) for column in zip(*rows, strict=True)
+        ]
     except (TypeError, ValueError, IndexError, KeyError) as error:
         raise DataError(
-            f"{where}: returned {type(found).__name__}, expected x and y, a mapping with them, or a dataset ({error})"
+            f"{where}: returned {type(found).__name__}, expected x and y, a mapping with them, or a"
+            f" dataset ({error})"
         ) from None
     if not 2 <= len(columns) <= 4:
-        raise DataError(f"{where}: its examples have {len(columns)} parts, expected (x, y) or (x, y, peer)")
+        raise DataError(
+            f"{where}: its examples have {len(columns)} parts, expected (x, y) or (x, y, peer)"
+        )
     return dataset_of(where, Columns(*columns), test_share)
 
 
@@ -271,7 +315,7 @@ def wrap(make: Callable[[], Any]) -> type[Any]:
 
     @dataclass(frozen=True)
     class Made:
-        test_share: Share = 0.2
+        test_share: Fraction = 0.2
 
         suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "mlp"}}
 
@@ -287,7 +331,8 @@ SUFFIXES = {".npz": "arrays", ".csv": "table", ".parquet": "table"}
 
 
 def by_path(text: str) -> dict[str, str] | None:
-    """`data=scans.npz`, `data=table.csv` and `data=folder/` name a source by what it is; None for anything else."""
+    """`data=scans.npz`, `data=table.csv` and `data=folder/` name a source by what it is; None for
+    anything else."""
     path = Path(text)
     if path.suffix in SUFFIXES:
         return {"name": SUFFIXES[path.suffix], "path": text}

@@ -1,8 +1,10 @@
-"""Published datasets as files: where they may lie, how they are checked, where they are fetched from.
+"""Published datasets as files: where they may lie, how they are checked, where they are fetched
+from.
 
-Order of search: `data.dir=` alone if it is given; else AMITY_DATA, ./data, the folder of `amity data get`, and what the
-system has (Debian's package). Below each root the dataset's own folder or the root itself may hold the files. Nothing is
-ever read as a pickle, and a file whose checksum differs from the published one is refused, not used.
+Order of search: `data.dir=` alone if it is given; else AMITY_DATA, ./data, the folder of `amity
+data get`, and what the system has (Debian's package). Below each root the dataset's own folder or
+the root itself may hold the files. Nothing is ever read as a pickle, and a file whose checksum
+differs from the published one is refused, not used.
 """
 
 from __future__ import annotations
@@ -118,10 +120,15 @@ def read(path: Path, file: File) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read ({error}); delete it and fetch it again") from None
     if len(data) != file.size:
-        raise DataError(f"{path}: has {len(data)} bytes, expected {file.size}; delete it and fetch it again")
+        raise DataError(
+            f"{path}: has {len(data)} bytes, expected {file.size}; delete it and fetch it again"
+        )
     digest = hashlib.md5(data, usedforsecurity=False).hexdigest()
     if digest != file.md5:
-        raise DataError(f"{path}: has MD5 {digest}, the published one is {file.md5}; delete it and fetch it again")
+        raise DataError(
+            f"{path}: has MD5 {digest}, the published one is {file.md5}; delete it and fetch it"
+            " again"
+        )
     return data
 
 

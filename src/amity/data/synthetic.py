@@ -17,7 +17,8 @@ from amity.rng import rng
 @datasets.register("synthetic")
 @dataclass(frozen=True)
 class Synthetic:
-    """Images that are noise around a picture of their class: for benchmarks and tests of size, not for science."""
+    """Images that are noise around a picture of their class: for benchmarks and tests of size, not
+    for science."""
 
     shape: Annotated[str, Field(pattern=r"^[1-9]\d{0,3}x[1-9]\d{0,3}x[1-9]\d{0,3}$")] = "1x28x28"
     """Channels, height and width."""
@@ -25,7 +26,12 @@ class Synthetic:
     train: Annotated[int, Field(ge=1)] = 6000
     test: Annotated[int, Field(ge=1)] = 1000
 
-    suits: ClassVar[Mapping[str, Any]] = {"peers": 20, "rounds": 10, "partition": {"samples": 100}, "model": {"name": "mlp"}}
+    suits: ClassVar[Mapping[str, Any]] = {
+        "peers": 20,
+        "rounds": 10,
+        "partition": {"samples": 100},
+        "model": {"name": "mlp"},
+    }
 
     def load(self) -> Dataset:
         draw = rng(0, "synthetic", self.shape, self.classes)
@@ -40,4 +46,6 @@ class Synthetic:
             noise = draw.integers(0, 64, size=(part.stop - at, *shape), dtype=np.uint8)
             np.add(pictures[y[part]], noise, out=x[part])
         index = np.arange(count)
-        return build("synthetic", x, y, index[: self.train], index[self.train :], mean=160.0, std=42.0)
+        return build(
+            "synthetic", x, y, index[: self.train], index[self.train :], mean=160.0, std=42.0
+        )

@@ -19,23 +19,35 @@ PEERS = ("peer", "writer", "writer_id", "user", "client", "hospital")
 def read_table(path: Path, label: str, peer: str, split: str, drop: Sequence[str]) -> Columns:
     """The label column, optional peer and split columns, and all other columns as features."""
     frame = _read_frame(path)
-    for key, name in (("label", label), ("peer", peer), ("split", split), *(("drop", name) for name in drop)):
+    for key, name in (
+        ("label", label),
+        ("peer", peer),
+        ("split", split),
+        *(("drop", name) for name in drop),
+    ):
         if name and name not in frame.columns:
-            raise DataError(f"{path}: data.{key}: {unknown('column', name, map(str, frame.columns))}")
+            raise DataError(
+                f"{path}: data.{key}: {unknown('column', name, map(str, frame.columns))}"
+            )
     features = frame.drop(columns=[name for name in (label, peer, split, *drop) if name])
     if features.shape[1] == 0:
         raise DataError(f"{path}: no columns are left as features")
     for name in features.columns:
         if features[name].dtype.kind not in "buif":
             raise DataError(
-                f"{path}: column {name!r} is no number; turn it into numbers, or leave it out with data.drop={name}"
+                f"{path}: column {name!r} is no number; turn it into numbers, or leave it out with"
+                f" data.drop={name}"
             )
     missing = features.isna().to_numpy()
     if missing.any():
         row, column = np.argwhere(missing)[0]
-        raise DataError(f"{path}: row {row + 1} has no value in column {features.columns[column]!r}")
+        raise DataError(
+            f"{path}: row {row + 1} has no value in column {features.columns[column]!r}"
+        )
     if frame[label].isna().any():
-        raise DataError(f"{path}: row {int(frame[label].isna().to_numpy().argmax()) + 1} has no label")
+        raise DataError(
+            f"{path}: row {int(frame[label].isna().to_numpy().argmax()) + 1} has no label"
+        )
     x = features.to_numpy(dtype=np.float32)
     return Columns(x, *(frame[name].to_numpy() if name else None for name in (label, peer, split)))  # type: ignore[arg-type]
 
@@ -50,21 +62,32 @@ def _read_frame(path: Path) -> Any:
     except ImportError:
         raise DataError(f"{path}: Parquet needs pyarrow: pip install 'amity[tables]'") from None
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as a table ({str(error).splitlines()[0]})") from None
+        raise DataError(
+            f"{path}: cannot be read as a table ({str(error).splitlines()[0]})"
+        ) from None
 
 
 def read_hugging_face(where: str, found: Any) -> Columns:
-    """A `datasets.Dataset`, or a `DatasetDict` with train and test. Images may be pictures or arrays."""
+    """A `datasets.Dataset`, or a `DatasetDict` with train and test. Images may be pictures or
+    arrays."""
     if isinstance(found, dict):
         parts = {
-            name: read_hugging_face(f"{where}[{name}]", part) for name, part in found.items() if name in ("train", "test")
+            name: read_hugging_face(f"{where}[{name}]", part)
+            for name, part in found.items()
+            if name in ("train", "test")
         }
         if set(parts) != {"train", "test"}:
             raise DataError(f"{where}: expected the splits train and test, got {', '.join(found)}")
         train, test = parts["train"], parts["test"]
-        peers = None if train.peer is None or test.peer is None else np.concatenate([train.peer, test.peer])
+        peers = (
+            None
+            if train.peer is None or test.peer is None
+            else np.concatenate([train.peer, test.peer])
+        )
         split = np.array(["train"] * len(train.y) + ["test"] * len(test.y))
-        return Columns(np.concatenate([train.x, test.x]), np.concatenate([train.y, test.y]), peers, split)
+        return Columns(
+            np.concatenate([train.x, test.x]), np.concatenate([train.y, test.y]), peers, split
+        )
     names = list(found.column_names)
     label = _one(where, "label", LABELS, names)
     example = _one(where, "example", EXAMPLES, names)
@@ -72,12 +95,16 @@ def read_hugging_face(where: str, found: Any) -> Columns:
     try:
         x = np.stack([np.asarray(value) for value in found[example]])
     except ValueError:
-        raise DataError(f"{where}: examples in {example!r} differ in shape; resize them first") from None
+        raise DataError(
+            f"{where}: examples in {example!r} differ in shape; resize them first"
+        ) from None
     return Columns(x, np.asarray(found[label]), None if peer is None else np.asarray(found[peer]))
 
 
 def _one(where: str, what: str, known: Sequence[str], names: Sequence[str]) -> str:
     found = next((name for name in known if name in names), None)
     if found is None:
-        raise DataError(f"{where}: no {what} column; expected one of {', '.join(known)}, got {', '.join(names)}")
+        raise DataError(
+            f"{where}: no {what} column; expected one of {', '.join(known)}, got {', '.join(names)}"
+        )
     return found

@@ -2,7 +2,4 @@
 
 from amity.methods.registry import methods
 
-# Importing a module registers its methods.
-from amity.methods import dispfl, ditto, finetune, head  # noqa: F401  isort: skip
-
 __all__ = ["methods"]

@@ -8,18 +8,20 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-import torch
 from pydantic import Field
 
 from amity.core import Context, Fit, Gradient, Share, State, Stats, Training
-from amity.layout import Slot
+from amity.lazy import torch
+from amity.learn.layout import Slot
 from amity.methods.registry import methods
 
 
 def erk_densities(shapes: Sequence[tuple[int, ...]], density: float) -> list[float]:
-    r"""Erdős-Rényi-Kernel: the density of layer l is ε·(Σ shape_l)/(Π shape_l), with ε such that the whole has `density`.
+    r"""Erdős-Rényi-Kernel: the density of layer l is ε·(Σ shape_l)/(Π shape_l), with ε such that
+    the whole has `density`.
 
-    Layers that would get more than 1 are dense, and ε is solved again for the rest. Small ones (biases) come out dense.
+    Layers that would get more than 1 are dense, and ε is solved again for the rest. Small ones
+    (biases) come out dense.
     """
     sizes = [math.prod(shape) for shape in shapes]
     raw = [sum(shape) / size for shape, size in zip(shapes, sizes, strict=True)]
@@ -37,7 +39,8 @@ def erk_densities(shapes: Sequence[tuple[int, ...]], density: float) -> list[flo
 @methods.register("dispfl")
 @dataclass(frozen=True)
 class Dispfl:
-    r"""Keep a personal mask m_i, train within it, and mix each coordinate over those who have it (Dai et al. 2022).
+    r"""Keep a personal mask m_i, train within it, and mix each coordinate over those who have it
+    (Dai et al. 2022).
 
         init:   m_i drawn at random, each layer with its ERK density, `density` of all; the same for everyone with `alike`
         train:  ŵ_i = SGD(m_i ⊙ w_i; K_w epochs), m_i ⊙ after every step; then in every layer
@@ -47,8 +50,9 @@ class Dispfl:
         absorb: w_i^{t+1} = m_i ⊙ (Σ_j ϖ_j m_j ŵ_j) / (Σ_j ϖ_j m_j), coordinate by coordinate; where nobody offers one, mine
         model:  w_i^{t+1}, fine-tuned within the mask for `tune_epochs` epochs, on a copy
 
-    Every layer keeps its number of weights. `density` = 1 is training with everything shared, `anneal` = 0 never changes the
-    masks. A guest is trained within its own mask, which stays as it is. Bytes count the numbers sent and a bit a coordinate.
+    Every layer keeps its number of weights. `density` = 1 is training with everything shared,
+    `anneal` = 0 never changes the masks. A guest is trained within its own mask, which stays as it
+    is. Bytes count the numbers sent and a bit a coordinate.
     """
 
     data_masks: ClassVar[bool] = True
@@ -70,7 +74,9 @@ class Dispfl:
             slot.of(mask).view(-1)[torch.from_numpy(chosen).to(mask.device)] = True
         return {"mask": mask, "fresh": torch.zeros_like(mask)}
 
-    def train(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[tuple[State, torch.Tensor, Stats]]:
+    def train(
+        self, state: State, theta: torch.Tensor, ctx: Context
+    ) -> Training[tuple[State, torch.Tensor, Stats]]:
         mask = state["mask"]
         trained, loss = yield Fit(torch.where(mask, theta, 0.0), ctx.epochs, mask=mask)
         rate = self.anneal / 2 * (1 + math.cos(math.pi * ctx.round / ctx.rounds))
@@ -78,7 +84,11 @@ class Dispfl:
             return {"mask": mask, "fresh": torch.zeros_like(mask)}, trained, Stats(loss)
         slots = ctx.learner.layout.slots
         left = _pruned(trained, mask, slots, rate)
-        slope = (yield Gradient(torch.where(left, trained, 0.0))).theta if self.regrow == "gradient" else None
+        slope = (
+            (yield Gradient(torch.where(left, trained, 0.0))).theta
+            if self.regrow == "gradient"
+            else None
+        )
         grown = _grown(left, mask, slots, slope, ctx.rng)
         return {"mask": left | grown, "fresh": grown}, torch.where(left, trained, 0.0), Stats(loss)
 
@@ -86,20 +96,28 @@ class Dispfl:
         offered = state["mask"] & ~state["fresh"]
         return Share(torch.where(offered, theta, 0.0), offered)
 
-    def absorb(self, state: State, theta: torch.Tensor, mixed: Share, ctx: Context) -> tuple[State, torch.Tensor]:
+    def absorb(
+        self, state: State, theta: torch.Tensor, mixed: Share, ctx: Context
+    ) -> tuple[State, torch.Tensor]:
         covered = torch.ones_like(state["mask"]) if mixed.mask is None else mixed.mask
         if ctx.visiting:  # the guest's model, within the guest's mask
-            return {"mask": covered, "fresh": torch.zeros_like(covered)}, torch.where(covered, mixed.theta, 0.0)
+            return {"mask": covered, "fresh": torch.zeros_like(covered)}, torch.where(
+                covered, mixed.theta, 0.0
+            )
         mask = state["mask"]
         taken = torch.where(covered, mixed.theta, theta)
         return {"mask": mask, "fresh": state["fresh"] & ~covered}, torch.where(mask, taken, 0.0)
 
     def model(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[torch.Tensor]:
         mask = state["mask"]
-        return (yield Fit(torch.where(mask, theta, 0.0), self.tune_epochs, mask=mask, kept=True)).theta
+        return (
+            yield Fit(torch.where(mask, theta, 0.0), self.tune_epochs, mask=mask, kept=True)
+        ).theta
 
 
-def _pruned(theta: torch.Tensor, mask: torch.Tensor, slots: Sequence[Slot], rate: float) -> torch.Tensor:
+def _pruned(
+    theta: torch.Tensor, mask: torch.Tensor, slots: Sequence[Slot], rate: float
+) -> torch.Tensor:
     """The mask without the smallest weights of every layer that is not dense."""
     left = mask.clone()
     for slot in slots:
@@ -112,7 +130,11 @@ def _pruned(theta: torch.Tensor, mask: torch.Tensor, slots: Sequence[Slot], rate
 
 
 def _grown(
-    left: torch.Tensor, mask: torch.Tensor, slots: Sequence[Slot], slope: torch.Tensor | None, draw: np.random.Generator
+    left: torch.Tensor,
+    mask: torch.Tensor,
+    slots: Sequence[Slot],
+    slope: torch.Tensor | None,
+    draw: np.random.Generator,
 ) -> torch.Tensor:
     """As many new coordinates in every layer as were dropped, among all that are free now."""
     grown = torch.zeros_like(mask)

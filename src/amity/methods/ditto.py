@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-import torch
 from pydantic import Field
 
 from amity.core import Context, Fit, Share, State, Stats, Training
+from amity.lazy import torch
 from amity.methods.registry import methods
 
 
@@ -22,10 +22,11 @@ class Ditto:
         absorb: w_i^{t+1} = the mixed model
         model:  v_i
 
-    w_i is the model received at the start of the round (as in the official code). λ is `lam`: 0 is training alone, a large λ
-    holds v_i at w_i, as long as η·λ stays well below 1 (steps overshoot beyond, and diverge past 2). The proximal term joins
-    the gradient before momentum. K_v is `epochs`, and K_w is `train.epochs`; with `epochs` = 0 the two share `train.epochs`,
-    three fifths for v_i (2 + 3 of 5, as DisPFL does), at least one each.
+    w_i is the model received at the start of the round (as in the official code). λ is `lam`: 0 is
+    training alone, a large λ holds v_i at w_i, as long as η·λ stays well below 1 (steps overshoot
+    beyond, and diverge past 2). The proximal term joins the gradient before momentum. K_v is
+    `epochs`, and K_w is `train.epochs`; with `epochs` = 0 the two share `train.epochs`, three
+    fifths for v_i (2 + 3 of 5, as DisPFL does), at least one each.
     """
 
     lam: Annotated[float, Field(ge=0, le=1e6)] = 0.5
@@ -41,7 +42,9 @@ class Ditto:
         personal = max(1, round(0.6 * total))
         return max(1, total - personal), personal
 
-    def train(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[tuple[State, torch.Tensor, Stats]]:
+    def train(
+        self, state: State, theta: torch.Tensor, ctx: Context
+    ) -> Training[tuple[State, torch.Tensor, Stats]]:
         shared, personal = self._epochs(ctx.epochs)
         trained, loss = yield Fit(theta, shared)
         if ctx.visiting:
@@ -52,7 +55,9 @@ class Ditto:
     def share(self, state: State, theta: torch.Tensor, ctx: Context) -> Share:
         return Share(theta)
 
-    def absorb(self, state: State, theta: torch.Tensor, mixed: Share, ctx: Context) -> tuple[State, torch.Tensor]:
+    def absorb(
+        self, state: State, theta: torch.Tensor, mixed: Share, ctx: Context
+    ) -> tuple[State, torch.Tensor]:
         return state, mixed.theta
 
     def model(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[torch.Tensor]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-import torch
 from pydantic import Field
 
 from amity.core import Context, Fit, Share, State, Stats, Training
+from amity.lazy import torch
 from amity.methods.registry import methods
 
 
 @methods.register("finetune")
 @dataclass(frozen=True)
 class Finetune:
-    r"""Share the whole model and fine-tune a throw-away copy before evaluation (FedAvg-FT, the paper's backbone).
+    r"""Share the whole model and fine-tune a throw-away copy before evaluation (FedAvg-FT, the
+    paper's backbone).
 
         train:  ŵ_i = SGD(w_i; K_w epochs, η_w on the body, η_β on the head)
         absorb: w_i^{t+1} = the mixed model
@@ -29,14 +30,18 @@ class Finetune:
     def init(self, theta: torch.Tensor, ctx: Context) -> State:
         return {}
 
-    def train(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[tuple[State, torch.Tensor, Stats]]:
+    def train(
+        self, state: State, theta: torch.Tensor, ctx: Context
+    ) -> Training[tuple[State, torch.Tensor, Stats]]:
         trained, loss = yield Fit(theta, ctx.epochs)
         return state, trained, Stats(loss)
 
     def share(self, state: State, theta: torch.Tensor, ctx: Context) -> Share:
         return Share(theta)
 
-    def absorb(self, state: State, theta: torch.Tensor, mixed: Share, ctx: Context) -> tuple[State, torch.Tensor]:
+    def absorb(
+        self, state: State, theta: torch.Tensor, mixed: Share, ctx: Context
+    ) -> tuple[State, torch.Tensor]:
         return state, mixed.theta
 
     def model(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[torch.Tensor]:

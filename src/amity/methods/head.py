@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import torch
 from pydantic import Field
 
 from amity.core import Context, Fit, Share, State, Stats, Training
+from amity.lazy import torch
 from amity.methods.registry import methods
 
 
 @methods.register("head")
 @dataclass(frozen=True)
 class Head:
-    r"""Keep the last layer β_i, share the body w_i; train them in turn (the paper, FedRep) or together (FedPer).
+    r"""Keep the last layer β_i, share the body w_i; train them in turn (the paper, FedRep) or
+    together (FedPer).
 
         train:  β_i ← SGD(β_i; K_β epochs, η_β) with w_i frozen, then w_i ← SGD(w_i; K_w epochs, η_w) with β_i frozen;
                 with `phases` = "joint" both at once, for K_w epochs
@@ -23,8 +24,8 @@ class Head:
         absorb: w_i^{t+1} = the mixed body, β_i stays
         model:  β_i adapts to the mixed body for `tune_epochs` epochs, on a copy
 
-    K_w, η_w are `train.epochs`, `train.lr`; K_β, η_β are `train.epochs_head`, `train.lr_head`. Algorithm 1 prints K_w
-    where the head's result is stored; it must be K_β.
+    K_w, η_w are `train.epochs`, `train.lr`; K_β, η_β are `train.epochs_head`, `train.lr_head`.
+    Algorithm 1 prints K_w where the head's result is stored; it must be K_β.
     """
 
     tune_epochs: Annotated[int, Field(ge=0, le=1_000_000)] = 1
@@ -33,7 +34,9 @@ class Head:
     def init(self, theta: torch.Tensor, ctx: Context) -> State:
         return {}
 
-    def train(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[tuple[State, torch.Tensor, Stats]]:
+    def train(
+        self, state: State, theta: torch.Tensor, ctx: Context
+    ) -> Training[tuple[State, torch.Tensor, Stats]]:
         layout = ctx.learner.layout
         if self.phases == "joint":
             trained, loss = yield Fit(theta, ctx.epochs)
@@ -47,8 +50,12 @@ class Head:
         mask[ctx.learner.layout.head] = False
         return Share(torch.where(mask, theta, torch.zeros_like(theta)), mask)
 
-    def absorb(self, state: State, theta: torch.Tensor, mixed: Share, ctx: Context) -> tuple[State, torch.Tensor]:
-        return state, mixed.theta if mixed.mask is None else torch.where(mixed.mask, mixed.theta, theta)
+    def absorb(
+        self, state: State, theta: torch.Tensor, mixed: Share, ctx: Context
+    ) -> tuple[State, torch.Tensor]:
+        return state, (
+            mixed.theta if mixed.mask is None else torch.where(mixed.mask, mixed.theta, theta)
+        )
 
     def model(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[torch.Tensor]:
         return (yield Fit(theta, self.tune_epochs, ctx.learner.layout.head, kept=True)).theta

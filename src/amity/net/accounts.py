@@ -1,7 +1,7 @@
 """What has left this peer that tells something of its raw data: written to disk before it leaves.
 
-One line an answer, flushed to the disk, so that neither a crash nor a restart can forget one. Whoever spends a privacy
-budget counts from here.
+One line an answer, flushed to the disk, so that neither a crash nor a restart can forget one.
+Whoever spends a privacy budget counts from here.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from amity.config import Config
 from amity.errors import StorageError
 from amity.facts import Probe, Reported, Similarity, Visit
 from amity.files import sync_folder
-from amity.privacy import Account, statement, uncovered
-from amity.proxy import CardSpec
-from amity.store import read_lines
+from amity.lab.store import read_lines
+from amity.peer.privacy import Account, statement, uncovered
+from amity.peer.proxy import CardSpec
 
 DISCLOSED = {"card": Similarity(), "losses": Reported(), "probe": Probe(), "visit": Visit()}
 """What the facts that look at raw data are called here."""
@@ -35,7 +35,8 @@ def disclosed_facts(spent: Mapping[str, int], spec: CardSpec | None) -> set[str]
 
 @dataclass(frozen=True)
 class Privacy:
-    """What differential privacy has cost a peer in its whole life, also while it answered others after its last round."""
+    """What differential privacy has cost a peer in its whole life, also while it answered others
+    after its last round."""
 
     steps: int
     epsilon: float
@@ -44,16 +45,24 @@ class Privacy:
 
 
 def privacy_of(state: Path, config: Config) -> Privacy | None:
-    """From what a peer wrote before anything left, and what it asked; None where nothing is private."""
-    mechanism = config.privacy.thing
+    """From what a peer wrote before anything left, and what it asked; None where nothing is
+    private."""
+    mechanism = config.privacy.instance
     if not mechanism.about:
         return None
     lines = read_lines(state / "disclosed.jsonl")
     paid = [record for record in lines if record.get("steps")]
-    steps, rate = sum(int(record["steps"]) for record in paid), max((float(r["rate"]) for r in paid), default=1.0)
-    asked = {str(name) for record in read_lines(state / "metrics.jsonl") for name in record.get("excluded", ())}
-    asked |= disclosed_facts(Counter(str(record["kind"]) for record in lines), config.plan.card)
-    excluded = uncovered(mechanism, config.method.thing, asked)
+    steps, rate = (
+        sum(int(record["steps"]) for record in paid),
+        max((float(r["rate"]) for r in paid), default=1.0),
+    )
+    asked = {
+        str(name)
+        for record in read_lines(state / "metrics.jsonl")
+        for name in record.get("excluded", ())
+    }
+    asked |= disclosed_facts(Counter(str(record["kind"]) for record in lines), config.decider.card)
+    excluded = uncovered(mechanism, config.method.instance, asked)
     epsilon = Account(mechanism, rate).epsilon(steps)
     return Privacy(steps, epsilon, tuple(excluded), statement(mechanism, epsilon, excluded))
 
@@ -80,7 +89,8 @@ class Accounts:
             raise StorageError(f"{path}: cannot be written ({error.strerror})") from None
         except (ValueError, KeyError, TypeError):
             raise StorageError(
-                f"{path}: is damaged; what this peer has disclosed is unknown. Restore it from a copy"
+                f"{path}: is damaged; what this peer has disclosed is unknown. Restore it from a"
+                " copy"
             ) from None
 
     def _repair(self) -> bytes:
@@ -95,10 +105,19 @@ class Accounts:
                 os.fsync(stream.fileno())
         return whole
 
-    def spend(self, kind: str, round: int, to: str = "", again: bool = False, steps: int = 0, rate: float = 1.0) -> None:
-        """Returns when the line is on the disk; raises StorageError if it is not, and then nothing may leave. The same bits
-        to the same member (or, published, to all) are one disclosure; `again`: these are others each time. `steps` are the
-        private steps behind it, each of which saw an example with the chance `rate`."""
+    def spend(
+        self,
+        kind: str,
+        round: int,
+        to: str = "",
+        again: bool = False,
+        steps: int = 0,
+        rate: float = 1.0,
+    ) -> None:
+        """Returns when the line is on the disk; raises StorageError if it is not, and then nothing
+        may leave. The same bits to the same member (or, published, to all) are one disclosure;
+        `again`: these are others each time. `steps` are the private steps behind it, each of which
+        saw an example with the chance `rate`."""
         with self._lock:
             if not again and (kind, round, to) in self._told:
                 return
@@ -114,7 +133,9 @@ class Accounts:
                 os.fsync(self._file)
             except OSError as error:
                 os.truncate(self._path, end)
-                raise StorageError(f"{self._path}: cannot be written ({error.strerror}); nothing was disclosed") from None
+                raise StorageError(
+                    f"{self._path}: cannot be written ({error.strerror}); nothing was disclosed"
+                ) from None
             self.spent[kind] += 1
             self.private += steps
             self._told.add((kind, round, to))

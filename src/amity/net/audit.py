@@ -1,7 +1,8 @@
-"""Who asked what, who was used with what weight, who was refused and why: a JSON-lines log, and counters.
+"""Who asked what, who was used with what weight, who was refused and why: a JSON-lines log, and
+counters.
 
-Every event is counted; of events of one kind about one peer, a line is written at most once a second, with how many there
-were, so that nobody can fill the disk by being refused.
+Every event is counted; of events of one kind about one peer, a line is written at most once a
+second, with how many there were, so that nobody can fill the disk by being refused.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ PROMPT = frozenset({"start", "stop", "used", "late", "roster", "certificate", "c
 
 
 class Audit:
-    """The log of one peer. Methods may be called from any thread, and never raise: a full disk must not stop a peer."""
+    """The log of one peer. Methods may be called from any thread, and never raise: a full disk must
+    not stop a peer."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.name, self.counts = name, Counter[tuple[str, str, str]]()
@@ -48,7 +50,9 @@ class Audit:
         """Log an event; `why` is a short reason to count by."""
         key = (event, peer, why)
         with self._lock:
-            if key not in self.counts and len(self.counts) >= MOST_KINDS:  # somebody thinks up reasons
+            if (
+                key not in self.counts and len(self.counts) >= MOST_KINDS
+            ):  # somebody thinks up reasons
                 key, more = (event, "", "other"), {"of": peer, **more}
             self.counts[key] += 1
             self.meters.events.labels(*key).inc()
@@ -80,12 +84,15 @@ class Audit:
                 self._path.replace(self._path.with_name(f"{self._path.name}.1"))
             if self._stream is None:
                 self._stream = open(self._path, "ab", buffering=0)  # noqa: SIM115  held until the peer stops
-            self._stream.write((json.dumps(record | dict(more), ensure_ascii=False, default=str) + "\n").encode())
+            self._stream.write(
+                (json.dumps(record | dict(more), ensure_ascii=False, default=str) + "\n").encode()
+            )
         except OSError:
             self.lost += 1
 
     def flush(self, pause: float = EVERY) -> None:
-        """Write what was held back, but not sooner than a pause after the last line about the same thing."""
+        """Write what was held back, but not sooner than a pause after the last line about the same
+        thing."""
         with self._lock:
             now = time.monotonic()
             for key, (last, held) in self._held.items():
@@ -106,15 +113,24 @@ class Meters:
 
     def __init__(self, name: str) -> None:
         self.registry = CollectorRegistry()
-        gauge, counted = partial(Gauge, registry=self.registry), partial(Counted, registry=self.registry)
-        self.events = counted("amity_events", "What happened, by kind, peer and reason", ["event", "peer", "why"])
+        gauge, counted = (
+            partial(Gauge, registry=self.registry),
+            partial(Counted, registry=self.registry),
+        )
+        self.events = counted(
+            "amity_events", "What happened, by kind, peer and reason", ["event", "peer", "why"]
+        )
         self.bytes = counted("amity_bytes", "Bytes of messages", ["direction"])
         self.round = gauge("amity_round", "The round that is being done")
         self.accuracy = gauge("amity_accuracy", "Accuracy on this peer's own test examples")
-        self.epsilon = gauge("amity_epsilon", "What differential privacy has cost so far, where training is private")
+        self.epsilon = gauge(
+            "amity_epsilon", "What differential privacy has cost so far, where training is private"
+        )
         self.alive = gauge("amity_neighbours_alive", "Members that are reachable now")
         self.certificate = gauge("amity_certificate_seconds", "Until this peer's certificate ends")
-        self.seconds = gauge("amity_phase_seconds", "Seconds of the last round, by phase", ["phase"])
+        self.seconds = gauge(
+            "amity_phase_seconds", "Seconds of the last round, by phase", ["phase"]
+        )
         gauge("amity_peer_info", "Which peer this is", ["peer"]).labels(name).set(1)
 
     def serve(self, port: int) -> Any:
@@ -129,9 +145,11 @@ LINE = re.compile(
     rb"\x1b\[2m\S+\x1b\[0m \x1b\[\d+m *\w+\x1b\[0m +(?:(\S+) +)?ThreadId\((\d+)\) "
     rb"\x1b\[2m([\w:]+)\x1b\[0m\x1b\[2m:\x1b\[0m (.*)"
 )
-"""Thread, its number, who writes, what. Zenoh colours its own lines and escapes colours in what others wrote, so nobody
-forges a line with a line break in a key."""
-DENIED = re.compile(rb"CertCommonName\(([^)]*)\)\S* is unauthorized to ([A-Za-z/ ]+ \(ingress\) on .*)")
+"""Thread, its number, who writes, what. Zenoh colours its own lines and escapes colours in what
+others wrote, so nobody forges a line with a line break in a key."""
+DENIED = re.compile(
+    rb"CertCommonName\(([^)]*)\)\S* is unauthorized to ([A-Za-z/ ]+ \(ingress\) on .*)"
+)
 REASONS = (
     (b"no certificates", "no certificate"),
     (b"UnknownIssuer", "certificate of another authority"),
@@ -148,8 +166,8 @@ REASONS = (
 
 
 class Handshakes:
-    """Zenoh tells of refused handshakes, and of messages that its access control drops, on standard output only. This reads
-    them from there; what Python prints goes past it.
+    """Zenoh tells of refused handshakes, and of messages that its access control drops, on standard
+    output only. This reads them from there; what Python prints goes past it.
 
     Take it before Zenoh opens anything, once in a process.
     """
@@ -168,7 +186,9 @@ class Handshakes:
         sys.stdout = os.fdopen(out, "w", buffering=1, errors="replace")
         os.environ.pop("NO_COLOR", None)
         zenoh.init_log_from_env_or(LEVELS)
-        threading.Thread(target=self._read, args=(os.fdopen(read, "rb"),), name="handshakes", daemon=True).start()
+        threading.Thread(
+            target=self._read, args=(os.fdopen(read, "rb"),), name="handshakes", daemon=True
+        ).start()
 
     def _read(self, stream: IO[bytes]) -> None:
         for line in stream:
@@ -178,13 +198,20 @@ class Handshakes:
     def _heard(self, name: bytes, thread: bytes, target: bytes, text: bytes) -> None:
         if target.startswith(b"zenoh_link_tls"):
             reason = next((words for part, words in REASONS if part in text), "handshake failed")
-            self._audit("refused", "", reason, detail=_plain(COLOUR.sub(b"", text).partition(b" Hint:")[0]))
+            self._audit(
+                "refused", "", reason, detail=_plain(COLOUR.sub(b"", text).partition(b" Hint:")[0])
+            )
         elif target.endswith(b"::access_control"):
             self._denied.pop(thread, None)
             if denied := DENIED.search(text):
                 self._denied[thread] = _plain(denied[1]), _plain(denied[2])
-        elif thread in self._denied and text.startswith(b"Msg intercepted") and name.startswith(b"rx"):
-            peer, what = self._denied.pop(thread)  # else it was only asked in advance what would be allowed
+        elif (
+            thread in self._denied
+            and text.startswith(b"Msg intercepted")
+            and name.startswith(b"rx")
+        ):
+            # else it was only asked in advance what would be allowed
+            peer, what = self._denied.pop(thread)
             self._audit("refused", peer, "not allowed", detail=what)
 
 

@@ -1,4 +1,5 @@
-"""What a peer knows of the others: who is there, and the newest cards of each. Written by the network's threads."""
+"""What a peer knows of the others: who is there, and the newest cards of each. Written by the
+network's threads."""
 
 from __future__ import annotations
 
@@ -41,7 +42,10 @@ def read_notice(manifest: Manifest, body: bytes, schema: Schema) -> Notice:
     needed = schema.sketch > 0 and data.phase == "ready"
     if needed != (manifest.length > 0):
         raise Refused(
-            "wrong shape", "a card with a sketch was expected" if needed else "a card without a sketch was expected"
+            "wrong shape",
+            "a card with a sketch was expected"
+            if needed
+            else "a card without a sketch was expected",
         )
     if not body:
         return Notice(manifest, data, None, fetch=needed)
@@ -64,21 +68,27 @@ class Board:
         self._heard: dict[str, float] = {}
         """When a member last said anything."""
         self._silent: set[str] = set()
-        """Linked, but they do not answer: hung, or behind a line that is cut and not yet known to be."""
+        """Linked, but they do not answer: hung, or behind a line that is cut and not yet known to
+        be."""
         self._names = set(names)
 
     def reset(self, names: Iterable[str]) -> None:
-        """A new roster: those who are not on it are forgotten, and who is alive will be told anew."""
+        """A new roster: those who are not on it are forgotten, and who is alive will be told
+        anew."""
         with self.changed:
             self._names = set(names)
-            self._notices = {name: found for name, found in self._notices.items() if name in self._names}
+            self._notices = {
+                name: found for name, found in self._notices.items() if name in self._names
+            }
             now = time.monotonic()
-            self._gone = {name: self._gone[name] or now + RETURN for name in self._gone if name in self._names}
+            self._gone = {
+                name: self._gone[name] or now + RETURN for name in self._gone if name in self._names
+            }
             self.changed.notify_all()
 
     def post(self, notice: Notice, again: bool = False) -> None:
-        """Take a card in; older ones, and second ones for a round that are not newer, are replays. `again`: I asked for
-        it, so it may well be the one that I have."""
+        """Take a card in; older ones, and second ones for a round that are not newer, are replays.
+        `again`: I asked for it, so it may well be the one that I have."""
         name = notice.manifest.sender
         with self.changed:
             mine = self._notices.setdefault(name, {})
@@ -88,7 +98,10 @@ class Board:
                 return
             known = mine.get(notice.round)
             if known is not None and known.manifest.at >= notice.manifest.at:
-                fetched = known.manifest.nonce == notice.manifest.nonce and self._fetched.get(name) == known.manifest.nonce
+                fetched = (
+                    known.manifest.nonce == notice.manifest.nonce
+                    and self._fetched.get(name) == known.manifest.nonce
+                )
                 if fetched and not again:  # now it came by itself, as it may once
                     del self._fetched[name]
                 if again or fetched:
@@ -111,7 +124,9 @@ class Board:
                 return
             if here:
                 self._gone[name] = 0.0
-            elif self._gone.get(name) == 0.0:  # who was never here, or has gone already, does not go again
+            elif (
+                self._gone.get(name) == 0.0
+            ):  # who was never here, or has gone already, does not go again
                 self._gone[name] = time.monotonic()
             self._silent.discard(name)
             self.changed.notify_all()
@@ -153,7 +168,10 @@ class Board:
             return max(*self._notices.get(name, {}), self._done.get(name, -1), -1)
 
     def current(self, names: Iterable[str]) -> int:
-        """The round that more than half of these members have reached; who is not here, or has shown no card, has reached
-        none. So fewer than half cannot push anybody on, whoever else is there. -1 where there is no such round."""
-        rounds = sorted((self.newest(name) if self.alive(name) else -1 for name in names), reverse=True)
+        """The round that more than half of these members have reached; who is not here, or has
+        shown no card, has reached none. So fewer than half cannot push anybody on, whoever else is
+        there. -1 where there is no such round."""
+        rounds = sorted(
+            (self.newest(name) if self.alive(name) else -1 for name in names), reverse=True
+        )
         return rounds[len(rounds) // 2] if rounds else -1

@@ -14,9 +14,9 @@ from amity.core import Card, Share
 from amity.facts import Losses, Offer
 from amity.net.audit import Audit
 from amity.net.board import Board, Notice, read_notice
-from amity.net.link import AskFailed, Link, counted
+from amity.net.link.zenoh import AskFailed, Link, counted
 from amity.net.options import Net
-from amity.net.roster import Roster
+from amity.net.trust.roster import Roster
 from amity.net.wire import (
     Expected,
     Kind,
@@ -45,24 +45,46 @@ PAUSE = 0.2
 
 
 class Courier:
-    """The asking half of a peer. All methods may be called from several threads, and raise AskFailed or Refused."""
+    """The asking half of a peer. All methods may be called from several threads, and raise
+    AskFailed or Refused."""
 
-    def __init__(self, stamp: Stamp, schema: Schema, net: Net, audit: Audit, board: Board, rounds: int) -> None:
+    def __init__(
+        self, stamp: Stamp, schema: Schema, net: Net, audit: Audit, board: Board, rounds: int
+    ) -> None:
         self._rounds = rounds
-        self._stamp, self._schema, self._net, self._audit, self._board = stamp, schema, net, audit, board
+        self._stamp, self._schema, self._net, self._audit, self._board = (
+            stamp,
+            schema,
+            net,
+            audit,
+            board,
+        )
         self._me = stamp.identity.name
         self._lock, self._debts = threading.Lock(), Counter[str]()
         self.link: Callable[[], Link] = _no_link
         self.roster: Roster
 
     def _ask(
-        self, peer: str, method: str, round: int, data: Mapping[str, Any], timeout: float, nonce: str = ""
+        self,
+        peer: str,
+        method: str,
+        round: int,
+        data: Mapping[str, Any],
+        timeout: float,
+        nonce: str = "",
     ) -> tuple[bytes, str]:
         """One small ask: the bytes of the answer, and the nonce that it must refer to."""
         nonce = nonce or secrets.token_hex(16)
-        payload = self._stamp.seal("ask", round, to=peer, data={"method": method, **data}, nonce=nonce)
+        payload = self._stamp.seal(
+            "ask", round, to=peer, data={"method": method, **data}, nonce=nonce
+        )
         with self._owed(peer):
-            parts = [part for _, part in self.link().ask(peer, method, payload, timeout, SMALL, self._alive(peer))]
+            parts = [
+                part
+                for _, part in self.link().ask(
+                    peer, method, payload, timeout, SMALL, self._alive(peer)
+                )
+            ]
             if not parts:
                 raise AskFailed("no answer")
         self._audit.meters.bytes.labels("in").inc(len(parts[0]))
@@ -102,13 +124,22 @@ class Courier:
             self._audit.refuse(peer, refused.reason, str(refused))
             self._board.silent(peer)
 
-    def _want(self, *kinds: Kind, peer: str, round: int | None = None, re: str | None = None, any: bool = False) -> Expected:
+    def _want(
+        self,
+        *kinds: Kind,
+        peer: str,
+        round: int | None = None,
+        re: str | None = None,
+        any: bool = False,
+    ) -> Expected:
         return Expected(self._me, self._schema, kinds, peer, round, re, self._net.max_age, any)
 
     def _open(self, data: bytes, want: Expected) -> tuple[Manifest, bytes]:
         """A head that is believed is a sign of life; and nobody is past the last round."""
         manifest, rest = open_head(data, self.roster, want)
-        if manifest.kind == "card" and manifest.round > self._rounds - (manifest.data.get("phase") != "done"):
+        if manifest.kind == "card" and manifest.round > self._rounds - (
+            manifest.data.get("phase") != "done"
+        ):
             raise Refused("wrong round", f"{manifest.round} of {self._rounds}")
         self._board.heard(manifest.sender)
         return manifest, rest
@@ -126,7 +157,9 @@ class Courier:
     def card(self, peer: str, round: int = -1, timeout: float = 3.0) -> Notice:
         """A member's card of a round (-1: its newest)."""
         data, _ = self._ask(peer, "card", round, {}, timeout)
-        manifest, body = self._open(data, self._want("card", peer=peer, round=None if round < 0 else round))
+        manifest, body = self._open(
+            data, self._want("card", peer=peer, round=None if round < 0 else round)
+        )
         notice = read_notice(manifest, body, self._schema)
         self._board.post(notice, again=True)
         return notice
@@ -140,7 +173,9 @@ class Courier:
         """The card of a notice, fetched if it was too large to travel with it."""
         sketch = notice.sketch
         if notice.fetch:
-            body = self._body(peer, notice.manifest, {"kind": "card"}, time.monotonic() + self._net.patience)
+            body = self._body(
+                peer, notice.manifest, {"kind": "card"}, time.monotonic() + self._net.patience
+            )
             sketch = decode_sketch(body, self._schema.sketch)
         if sketch is None:
             raise AskFailed("its card has no sketch")
@@ -170,14 +205,19 @@ class Courier:
             raise Refused("wrong round", f"{manifest.round}, expected {round}")
         found = said(VisitData, manifest)
         body = self._body(peer, manifest, {"kind": kind, "visit": nonce}, until)
-        share, sketch = decode_share(manifest, body, self._schema) if kind == "visit" else (None, None)
+        share, sketch = (
+            decode_share(manifest, body, self._schema) if kind == "visit" else (None, None)
+        )
         if sketch is None:
             sketch = decode_sketch(body, self._schema.probe)
         card = Card(peer, manifest.round, found.examples, found.degree, sketch)
         return Offer(found.examples, card, share, Losses(found.before, found.after))
 
-    def _body(self, peer: str, manifest: Manifest, what: Mapping[str, Any], until: float) -> bytearray:
-        """The body of a head, taken up again where it broke off, as long as there is time and the member is there."""
+    def _body(
+        self, peer: str, manifest: Manifest, what: Mapping[str, Any], until: float
+    ) -> bytearray:
+        """The body of a head, taken up again where it broke off, as long as there is time and the
+        member is there."""
         body, idle = bytearray(), 0
         while len(body) < manifest.length:
             left, before = until - time.monotonic(), len(body)
@@ -188,7 +228,9 @@ class Courier:
             except AskFailed as failed:
                 if counted(failed.reason) == "not here" or not self._board.alive(peer):
                     raise
-                self._audit("resumed", peer, counted(failed.reason), at=len(body), of=manifest.length)
+                self._audit(
+                    "resumed", peer, counted(failed.reason), at=len(body), of=manifest.length
+                )
             if len(body) == before:
                 idle += 1
                 time.sleep(min(PAUSE, max(0.0, until - time.monotonic())))
@@ -196,12 +238,21 @@ class Courier:
         self._audit.meters.bytes.labels("in").inc(len(body))
         return body
 
-    def _more(self, peer: str, manifest: Manifest, what: Mapping[str, Any], body: bytearray, timeout: float) -> None:
+    def _more(
+        self,
+        peer: str,
+        manifest: Manifest,
+        what: Mapping[str, Any],
+        body: bytearray,
+        timeout: float,
+    ) -> None:
         ask = {"method": "body", **what, "offset": len(body)}
         payload = self._stamp.seal("ask", manifest.round, to=peer, data=ask)
         left = manifest.length - len(body)
         with self._owed(peer):
-            for offset, part in self.link().ask(peer, "body", payload, timeout, left, self._alive(peer), bulk=True):
+            for offset, part in self.link().ask(
+                peer, "body", payload, timeout, left, self._alive(peer), bulk=True
+            ):
                 self._board.heard(peer)
                 if offset == len(body):
                     body += part

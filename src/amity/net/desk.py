@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 
 from amity.core import START, Answers, Ask, Card, PeerId, Row, Share
 from amity.errors import StrategyError
-from amity.facts import REPLY_BYTES, Fact, Ledger, Losses, Measure, Offer
-from amity.mixing import check_row
+from amity.facts import REPLY_BYTES, Fact, Ledger, Losses, ModelFact, Offer
 from amity.net.audit import Audit
 from amity.net.board import Notice
 from amity.net.courier import Courier
-from amity.net.link import AskFailed, counted
+from amity.net.link.zenoh import AskFailed, counted
 from amity.net.wire import Refused
-from amity.proxy import CardSpec
-from amity.simulate.shard import Shard
+from amity.peer.mixing import check_row
+from amity.peer.proxy import CardSpec
+from amity.round.shard import Shard
 
 T = TypeVar("T")
 
@@ -47,12 +47,13 @@ class Desk:
         self.invite: Callable[[PeerId], None] = lambda _peer: None
         self.allowed: Callable[[], int | None] = lambda: None
         self.spend: Callable[[int], None] = lambda _steps: None
-        """Private steps that are left, and what to do about those that were taken (a peer may be its own guest)."""
+        """Private steps that are left, and what to do about those that were taken (a peer may be
+        its own guest)."""
         self._shares: dict[PeerId, Share] = {}
         self._examples: dict[PeerId, int] = {}
         self._brought: dict[PeerId, Share] = {}
         self._cards: dict[PeerId, Card] = {}
-        self._known: dict[tuple[Measure, PeerId], Any] = {}
+        self._known: dict[tuple[ModelFact, PeerId], Any] = {}
         self.raw: set[str] = set()
         """Facts that looked at raw data past any privacy."""
         self._own: Losses | None = None
@@ -62,15 +63,21 @@ class Desk:
         if not (isinstance(ask, Ask) and isinstance(ask.fact, Fact)):
             raise TypeError(f"a plan must yield Ask(fact, peers), got {ask!r}")
         if ask.fact.reference:
-            raise TypeError(f"{type(ask.fact).__name__}() is for references in the simulator; no real network answers it")
+            raise TypeError(
+                f"{type(ask.fact).__name__}() is for references in the simulator; no real network"
+                " answers it"
+            )
         fact, me = ask.fact, self._me
         others = sorted(j for j in set(ask.peers) if j in self._present and j != me)
         offers = self._all(others, lambda j: self._offer(j, fact), type(fact).__name__)
         if me in ask.peers:
             offers[me] = self._mine(fact)
         if START in ask.peers:
-            if not isinstance(fact, Measure):
-                raise TypeError(f"{type(fact).__name__}() cannot be asked of START; facts that measure models can")
+            if not isinstance(fact, ModelFact):
+                raise TypeError(
+                    f"{type(fact).__name__}() cannot be asked of START; facts that measure"
+                    " models can"
+                )
             offers[START] = Offer(share=self._shard.peers[me].share_start)
         if fact.raw and offers:
             self.raw.add(fact.name_of(self._spec))
@@ -84,7 +91,14 @@ class Desk:
             try:
                 found[j] = future.result()
             except AskFailed as failed:
-                self._audit("missing", j, counted(failed.reason), round=self._round, ask=what, detail=failed.reason[:100])
+                self._audit(
+                    "missing",
+                    j,
+                    counted(failed.reason),
+                    round=self._round,
+                    ask=what,
+                    detail=failed.reason[:100],
+                )
                 self.missing[j] = failed.reason
             except Refused as refused:
                 self._audit.refuse(j, refused.reason, str(refused), round=self._round, ask=what)
@@ -92,7 +106,8 @@ class Desk:
         return found
 
     def _offer(self, j: PeerId, fact: Fact) -> Offer:
-        """Everything that a fact moves from one neighbour. Runs in a thread of the pool, one a neighbour."""
+        """Everything that a fact moves from one neighbour. Runs in a thread of the pool, one a
+        neighbour."""
         if fact.sends:
             return self._visit(j, fact)
         offer = Offer(self._present[j].data.examples)
@@ -120,7 +135,8 @@ class Desk:
             except AskFailed as failed:
                 if self._courier.in_step or counted(failed.reason) != "not here":
                     raise
-                self._present[j] = self._courier.card(j)  # at its own pace it has gone on: take its newest
+                # at its own pace it has gone on: take its newest
+                self._present[j] = self._courier.card(j)
                 found = self._courier.model(j, "share", self._present[j].round)
             self._shares[j], self._examples[j] = found
             self._book(model_in=self._shares[j].nbytes)
@@ -136,19 +152,23 @@ class Desk:
         self.invite(j)
         offer = self._courier.visit(j, type(fact).__name__, self._round)
         sent = self._shard.peers[self._me].share_start.nbytes
-        self._book(model_out=sent, card_in=offer.card.nbytes if offer.card else 0, reply_in=REPLY_BYTES)
+        self._book(
+            model_out=sent, card_in=offer.card.nbytes if offer.card else 0, reply_in=REPLY_BYTES
+        )
         if offer.share is not None:
             self._brought[j] = offer.share
             self._book(model_in=offer.share.nbytes)
             self.arrived.add(j)
         return offer
 
-    # -- what concerns me alone ----------------------------------------------------------------------------------------
+    # -- what concerns me alone --------------------------------------------------------------------
 
     def _mine(self, fact: Fact) -> Offer:
         peer = self._shard.peers[self._me]
         if fact.sends:
-            hosted = self._shard.host(self._me, fact, self._me, self._spec, self._degree, self.allowed(), self._round)
+            hosted = self._shard.host(
+                self._me, fact, self._me, self._spec, self._degree, self.allowed(), self._round
+            )
             self.spend(hosted.private)
             self._pay(hosted.forward, hosted.backward)
             return hosted.offer
@@ -167,14 +187,16 @@ class Desk:
         self.ledger.forward += forward
         self.ledger.backward += backward
 
-    def measured(self, fact: Measure, peers: Sequence[PeerId]) -> Answers:
+    def measured(self, fact: ModelFact, peers: Sequence[PeerId]) -> Answers:
         """What a fact says of models that are here; nothing is computed twice in a round."""
         missing = tuple(j for j in sorted(peers) if fact.together or (fact, j) not in self._known)
         if missing:
             self._shard.lent = self._shares
             answered = self._shard.measure(self._me, fact, missing, self._round, self._brought)
             self._pay(answered.forward, answered.backward)
-            self._known |= {(fact, j): value for j, value in zip(missing, answered.values, strict=True)}
+            self._known |= {
+                (fact, j): value for j, value in zip(missing, answered.values, strict=True)
+            }
         return {j: self._known[fact, j] for j in peers}
 
     def mixed(self, row: Row) -> Share:

@@ -104,7 +104,8 @@ class Allowance:
 
     @contextmanager
     def hosted(self) -> Iterator[None]:
-        """One guest's model at a time: whoever keeps me waiting for it keeps nobody else waiting."""
+        """One guest's model at a time: whoever keeps me waiting for it keeps nobody else
+        waiting."""
         with self._lock:
             if self._hosted:
                 raise Refused("too many visits", "one at a time")
@@ -121,8 +122,8 @@ class Allowance:
             return self._bytes.wait(size)
 
     def visit(self, round: int) -> None:
-        """One more visit in a round. A round that is no longer counted is over: otherwise whoever names rounds to and fro
-        would be counted from 0 again and again."""
+        """One more visit in a round. A round that is no longer counted is over: otherwise whoever
+        names rounds to and fro would be counted from 0 again and again."""
         with self._lock:
             oldest = max(self._visits, default=round) - 2
             if round < oldest:

@@ -1,4 +1,5 @@
-"""A peer as it was in one round, after its training: what others may ask about while the peer itself goes on."""
+"""A peer as it was in one round, after its training: what others may ask about while the peer
+itself goes on."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ import torch
 from amity.core import Card, Share
 from amity.facts import Fact, Losses, Offer
 from amity.net.wire import Format, Stamp, encode_share, encode_sketch
-from amity.peer import Peer, Rows, World
-from amity.proxy import CardSpec
+from amity.peer.peer import Peer, Rows, World
+from amity.peer.proxy import CardSpec
 from amity.rng import rng
 
 INLINE = 64 * 1024
@@ -34,25 +35,41 @@ class Blob:
 
 
 def frozen(peer: Peer, world: World, round: int) -> Peer:
-    """The same peer in this round, on copies of its vectors and with a learner of its own (so that it can answer while
-    the peer trains)."""
+    """The same peer in this round, on copies of its vectors and with a learner of its own (so that
+    it can answer while the peer trains)."""
     rows = peer.rows
 
     def copies(vectors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {key: vector.clone() for key, vector in vectors.items()}
 
     share, mask = (None if vector is None else vector.clone() for vector in (rows.share, rows.mask))
-    copy = Rows(rows.start.clone(), rows.trained.clone(), copies(rows.state), copies(rows.next_state), share, mask)
+    copy = Rows(
+        rows.start.clone(),
+        rows.trained.clone(),
+        copies(rows.state),
+        copies(rows.next_state),
+        share,
+        mask,
+    )
     still = Peer(peer.name, peer.data, world, copy)
     still.round = round
     return still
 
 
 class Moment:
-    """One round of this peer. Blobs are made when first asked for; whatever computes holds the lock of the learner."""
+    """One round of this peer. Blobs are made when first asked for; whatever computes holds the lock
+    of the learner."""
 
-    def __init__(self, peer: Peer, computing: threading.Lock, stamp: Stamp, format: Format, card: Card | None) -> None:
-        self.peer, self._computing, self._stamp, self._format, self.card = peer, computing, stamp, format, card
+    def __init__(
+        self, peer: Peer, computing: threading.Lock, stamp: Stamp, format: Format, card: Card | None
+    ) -> None:
+        self.peer, self._computing, self._stamp, self._format, self.card = (
+            peer,
+            computing,
+            stamp,
+            format,
+            card,
+        )
         self._lock = threading.Lock()
         self._blobs: dict[str, Blob] = {}
         self._losses: Losses | None = None
@@ -62,7 +79,8 @@ class Moment:
         return self.peer.round
 
     def announcement(self, degree: int, phase: str) -> Blob:
-        """The card as it is published; without a body where the strategy has no cards, or while joining."""
+        """The card as it is published; without a body where the strategy has no cards, or while
+        joining."""
         sketch = self.card.sketch if self.card is not None and phase == "ready" else None
         body = b"" if sketch is None else encode_sketch(sketch)
         data = {"examples": len(self.peer.data.train), "degree": degree, "phase": phase}
@@ -79,7 +97,11 @@ class Moment:
                 body = encode_share(share, self._format, self._draw(kind))
                 data = {"examples": len(self.peer.data.train)}
                 head = self._stamp.seal(
-                    "share" if kind == "share" else "start", self.round, body, format=self._format, data=data
+                    "share" if kind == "share" else "start",
+                    self.round,
+                    body,
+                    format=self._format,
+                    data=data,
                 )
                 self._blobs[kind] = Blob(head, body)
             return self._blobs[kind]
@@ -94,7 +116,13 @@ class Moment:
         return self._losses
 
     def host(
-        self, fact: Fact, guest: Share, visitor: str, spec: CardSpec | None, degree: int, allowed: int | None
+        self,
+        fact: Fact,
+        guest: Share,
+        visitor: str,
+        spec: CardSpec | None,
+        degree: int,
+        allowed: int | None,
     ) -> tuple[Offer, int]:
         """Compute on a guest's model, within so many private steps; returns how many it took."""
         with self._computing:
@@ -114,7 +142,13 @@ class Moment:
         }
         if offer.share is None:
             body = encode_sketch(offer.card.sketch)
-            return Blob(self._stamp.seal("probe", self.round, body, to=visitor, re=ask, data=data), body)
-        body = encode_share(offer.share, self._format, self._draw("visit", visitor), offer.card.sketch)
-        head = self._stamp.seal("visit", self.round, body, to=visitor, re=ask, format=self._format, data=data)
+            return Blob(
+                self._stamp.seal("probe", self.round, body, to=visitor, re=ask, data=data), body
+            )
+        body = encode_share(
+            offer.share, self._format, self._draw("visit", visitor), offer.card.sketch
+        )
+        head = self._stamp.seal(
+            "visit", self.round, body, to=visitor, re=ask, format=self._format, data=data
+        )
         return Blob(head, body)

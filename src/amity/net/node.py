@@ -1,8 +1,9 @@
-"""One peer on a real network: train -> card and share -> decide -> mix -> checkpoint, beside the others, with no server.
+"""One peer on a real network: train -> card and share -> decide -> mix -> checkpoint, beside the
+others, with no server.
 
-The strategy, the method, the mixing and every number that is computed are those of the simulator. What is new here is
-waiting: for the cards of a round at most a deadline, for an answer at most a patience. Who is late is missing in that round,
-and the log says so.
+The strategy, the method, the mixing and every number that is computed are those of the simulator.
+What is new here is waiting: for the cards of a round at most a deadline, for an answer at most a
+patience. Who is late is missing in that round, and the log says so.
 """
 
 from __future__ import annotations
@@ -23,28 +24,26 @@ from typing import Any
 
 import torch
 
-from amity.core import START, Card, Decision, PeerId, View, drive
+from amity.core import START, Card, Decision, PeerId, View, drive, taken_from
 from amity.data import Dataset
 from amity.errors import AmityError, ConfigError, IdentityError, RunDirError, StrategyError, brief
-from amity.metrics import taken_from
+from amity.lab.store import RunDir
 from amity.net.accounts import Accounts, disclosed_facts
 from amity.net.audit import Audit
 from amity.net.board import Board, Notice
 from amity.net.courier import Courier
 from amity.net.desk import Desk
-from amity.net.identity import Identity, expires
-from amity.net.link import AskFailed, Handlers, Link, ZenohLink
+from amity.net.link.zenoh import AskFailed, Handlers, Link, ZenohLink
 from amity.net.moment import Blob, Moment, frozen
-from amity.net.roster import Roster
 from amity.net.service import Service
 from amity.net.setup import Setup, data_of
+from amity.net.trust.identity import Identity, expires
+from amity.net.trust.roster import Roster
 from amity.net.wire import Refused, Schema, Stamp, digest_of
-from amity.privacy import account_of, uncovered
+from amity.peer.privacy import account_of, uncovered
 from amity.rng import rng
-from amity.run import load_data
-from amity.simulate.build import make_learner, make_shard, settled
-from amity.simulate.engine import Clock, Report
-from amity.store import RunDir
+from amity.round.build import load_data, make_learner, make_shard, settled
+from amity.round.report import Clock, Report
 from amity.topology import Network
 
 OnRound = Callable[[Report], None]
@@ -73,15 +72,21 @@ class Node:
         self.identity = Identity.load(setup.identity, self.me)
         self._ends = expires(self.identity.cert_path)
         self.roster = member_of(Roster.load(setup.roster), self.identity, setup)
-        self._connect = connect or (lambda i, r, h: ZenohLink(i, r, setup.who.listen, h, setup.net.lease))
+        self._connect = connect or (
+            lambda i, r, h: ZenohLink(i, r, setup.who.listen, h, setup.net.lease)
+        )
         dataset, data = data_of(setup, dataset or load_data(setup.config))
         dataset = replace(dataset, pixels=dataset.pixels.to(setup.config.device))
         self.config = settled(RunDir.check(setup.state, setup.config), dataset)
-        self.plan, self.spec = self.config.plan, self.config.plan.card
+        self.decider, self.spec = self.config.decider, self.config.decider.card
         self.shard = make_shard(self.config, dataset, (self.me,), {self.me: data}, secret=True)
-        self._account = account_of(self.config.privacy.thing, len(data.train), self.config.train.batch)
+        self._account = account_of(
+            self.config.privacy.instance, len(data.train), self.config.train.batch
+        )
         self.peer = self.shard.peers[self.me]
-        self._hosting = replace(self.shard.world, learner=make_learner(self.config, dataset.shape, dataset.classes))
+        self._hosting = replace(
+            self.shard.world, learner=make_learner(self.config, dataset.shape, dataset.classes)
+        )
         self.names = (self.me,)
         self.next_round = 0
         self.memory: Mapping[str, Any] = {}
@@ -96,7 +101,8 @@ class Node:
         self._looks: set[tuple[str, PeerId]] = set()
         self._looks_lock = threading.Lock()
         self._announce: Callable[[], Blob] | None = None
-        """Makes the card that was published last, signed anew: whoever comes back shows it again."""
+        """Makes the card that was published last, signed anew: whoever comes back shows it
+        again."""
         self._meters: Any = None
         self._warned = float("-inf")
         self.schema = self._schema_of(dataset)
@@ -121,13 +127,19 @@ class Node:
     def _network(self, roster: Roster) -> Network:
         """Who neighbours whom, among the members of a roster."""
         names = roster.names
-        return Network(self.config.topology.thing, names, self.config.seed, self.config.topology.extra.redraw)
+        return Network(
+            self.config.topology.instance,
+            names,
+            self.config.seed,
+            self.config.topology.common.redraw,
+        )
 
-    # -- a life --------------------------------------------------------------------------------------------------------
+    # -- a life ------------------------------------------------------------------------------------
 
     def run(self, on_round: OnRound | None = None) -> None:
         """All rounds that are left."""
-        torch.set_num_threads(1)  # of this thread: it may be another than the one that made the node
+        # of this thread: it may be another than the one that made the node
+        torch.set_num_threads(1)
         directory = RunDir.create(self.setup.state, self.config)
         with directory:
             if directory.recover(self) >= self.config.rounds:
@@ -157,13 +169,26 @@ class Node:
         self.accounts = Accounts(state / "disclosed.jsonl")
         if self._listen_in is not None:
             self._listen_in(self.audit)
-        self.audit("start", round=self.next_round, network=self.roster.network, members=len(self.roster.names))
+        self.audit(
+            "start",
+            round=self.next_round,
+            network=self.roster.network,
+            members=len(self.roster.names),
+        )
         self.stamp = Stamp(self.identity, self.roster.network, self.schema.digest)
         self.board = Board(self.roster.names)
-        self.courier = Courier(self.stamp, self.schema, self.net, self.audit, self.board, self.config.rounds)
+        self.courier = Courier(
+            self.stamp, self.schema, self.net, self.audit, self.board, self.config.rounds
+        )
         self.courier.link, self.courier.roster = self._current_link, self.roster
         self.service = Service(
-            self.stamp, self.schema, self.net, self.audit, self.accounts, self.spec, lambda j, t: self._guest(j, t)
+            self.stamp,
+            self.schema,
+            self.net,
+            self.audit,
+            self.accounts,
+            self.spec,
+            lambda j, t: self._guest(j, t),
         )
         self.service.allowed = self._allowed
         self.service.rate = self._rate
@@ -176,14 +201,17 @@ class Node:
         try:
             self._meters = self.audit.meters.serve(port) if port else None
         except OSError as error:
-            raise ConfigError(f"peer.metrics: port {port} cannot be used ({error.strerror}); choose another, or 0") from None
+            raise ConfigError(
+                f"peer.metrics: port {port} cannot be used ({error.strerror}); choose another, or 0"
+            ) from None
         self._files = self._stat()
         self._relink()
         threading.Thread(target=self._tend, name="tend", daemon=True).start()
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """The network without any rounds: to look around. Logs go to a folder that is thrown away."""
+        """The network without any rounds: to look around. Logs go to a folder that is thrown
+        away."""
         with tempfile.TemporaryDirectory() as scratch:
             self.setup = replace(self.setup, who=replace(self.setup.who, state=scratch, metrics=0))
             self._open()
@@ -208,7 +236,7 @@ class Node:
         self.audit("stop", round=self.next_round)
         self.audit.close()
 
-    # -- links, roster and certificate -----------------------------------------------------------------------------------
+    # -- links, roster and certificate -------------------------------------------------------------
 
     def _current_link(self) -> Link:
         link = self._link
@@ -217,7 +245,8 @@ class Node:
         return link
 
     def _relink(self) -> None:
-        """Open the link, or open it anew: for a moment this peer is away, all others stay as they are."""
+        """Open the link, or open it anew: for a moment this peer is away, all others stay as they
+        are."""
         handlers = Handlers(self._on_card, self.service.on_ask, self._on_live, self._on_stranger)
         with self._linking:
             old, self._link = self._link, None
@@ -233,7 +262,8 @@ class Node:
         return stamps(self.setup.roster, self.identity.cert_path, self.identity.ca_path)
 
     def _tend(self) -> None:
-        """A new roster or certificate is taken up when its file changes; a wrong one is reported, and the old one stays."""
+        """A new roster or certificate is taken up when its file changes; a wrong one is reported,
+        and the old one stays."""
         told = ""
         while not self.stop.wait(LOOK):
             self._ping()
@@ -243,10 +273,14 @@ class Node:
                 if files != self._files:
                     self._renew()
                     self._files = files
-                elif self._link is None:  # the last attempt failed: an address that is away, a port that is taken
+                elif (
+                    self._link is None
+                ):  # the last attempt failed: an address that is away, a port that is taken
                     self._relink()
                 told = ""
-            except Exception as error:  # an operator's mistake must not stop a running peer; it is tried again
+            except (
+                Exception
+            ) as error:  # an operator's mistake must not stop a running peer; it is tried again
                 if str(error) != told:
                     self.audit("error", why="roster, certificate or network", message=str(error))
                 told = str(error)
@@ -262,12 +296,16 @@ class Node:
     def _ping(self) -> None:
         """Whoever is waited for and says nothing is asked whether it is there."""
         for j in self.roster.names:
-            if (self.courier.owing(j) or j in self._waiting) and self.board.alive(j) and self.board.quiet(j) > LOOK:
+            if (
+                (self.courier.owing(j) or j in self._waiting)
+                and self.board.alive(j)
+                and self.board.quiet(j) > LOOK
+            ):
                 self._once("ping", j, partial(self.courier.ping, j, 1.5 * self.net.lease))
 
     def _once(self, what: str, j: PeerId, work: Callable[[], None]) -> Future[None] | None:
-        """Do something about a member in another thread, unless the same is being done: whoever comes and goes a hundred
-        times a second makes no more work than others."""
+        """Do something about a member in another thread, unless the same is being done: whoever
+        comes and goes a hundred times a second makes no more work than others."""
         key = (what, j)
         with self._looks_lock:
             if key in self._looks:
@@ -291,10 +329,15 @@ class Node:
     def _renew(self) -> None:
         identity = Identity.load(self.setup.identity, self.me)
         if identity.fingerprint != self.identity.fingerprint:
-            raise IdentityError(f"{identity.key_path}: is another key than this peer started with; restart it")
+            raise IdentityError(
+                f"{identity.key_path}: is another key than this peer started with; restart it"
+            )
         roster = Roster.load(self.setup.roster)
         if roster.network != self.roster.network:
-            raise IdentityError(f"{self.setup.roster}: is of another network ({roster.network}); restart the peer for that")
+            raise IdentityError(
+                f"{self.setup.roster}: is of another network ({roster.network}); restart the peer"
+                " for that"
+            )
         if self.me not in roster.members:
             self.stop.wait(LOOK)  # a file that was half written is whole by now
             if self.me not in Roster.load(self.setup.roster).members:
@@ -306,7 +349,13 @@ class Node:
         for name in changed:
             self.audit("roster", name, "added" if name in roster.members else "removed")
         if not changed:
-            self.audit(*(("certificate", self.me, "renewed") if roster == self.roster else ("roster", self.me, "changed")))
+            self.audit(
+                *(
+                    ("certificate", self.me, "renewed")
+                    if roster == self.roster
+                    else ("roster", self.me, "changed")
+                )
+            )
         self.identity, self.roster, self._ends = identity, roster, expires(identity.cert_path)
         self.courier.roster = roster
         self.service.admit(roster)
@@ -316,7 +365,7 @@ class Node:
             self.audit("error", why="topology", message=str(error))
         self._relink()
 
-    # -- called by the link, from its threads ----------------------------------------------------------------------------
+    # -- called by the link, from its threads ------------------------------------------------------
 
     def _on_card(self, sender: str, data: bytes) -> None:
         known = sender if sender in self.roster.members else ""
@@ -352,15 +401,15 @@ class Node:
     def _guest(self, visitor: PeerId, round: int) -> Any:
         return self.courier.model(visitor, "start", round)[0]
 
-    # -- rounds ----------------------------------------------------------------------------------------------------------
+    # -- rounds ------------------------------------------------------------------------------------
 
     def _near(self, t: int) -> tuple[PeerId, ...]:
         near = self._graph.neighbours(t).get(self.me, ())
         return tuple(j for j in near if j in self.roster.members)
 
     def _gather(self) -> None:
-        """Before the first round of all: give the others time to appear. Whoever comes later, or again, finds them on their
-        way, and only waits until it has met them."""
+        """Before the first round of all: give the others time to appear. Whoever comes later, or
+        again, finds them on their way, and only waits until it has met them."""
         began, near = time.monotonic(), self._near(self.next_round)
         with self.board.changed:
             while not self.stop.is_set() and not all(self.board.alive(j) for j in near):
@@ -372,11 +421,14 @@ class Node:
         self._see([j for j in near if self.board.alive(j)], -1)
 
     def _catch_up(self) -> None:
-        """Go on with the round that the others are in; skipped rounds are reported. A newcomer listens for one round. At
-        its own pace nobody skips anything, but a newcomer begins where the others are."""
+        """Go on with the round that the others are in; skipped rounds are reported. A newcomer
+        listens for one round. At its own pace nobody skips anything, but a newcomer begins where
+        the others are."""
         t, current = self.next_round, self.board.current(self._near(self.next_round))
         ahead = min(current, self.config.rounds - 1) - t
-        behind = ahead > (0 if self.net.sync == "round" else self.net.staleness if t == 0 else self.config.rounds)
+        behind = ahead > (
+            0 if self.net.sync == "round" else self.net.staleness if t == 0 else self.config.rounds
+        )
         self.service.phase = "joining" if t == 0 and behind else "ready"
         if behind:
             self.audit("caught up", "", "joining" if t == 0 else "behind", was=t, now=t + ahead)
@@ -402,14 +454,22 @@ class Node:
         """Local training; then the card is out, and whoever asks finds what it needs."""
         lasting = self.spec is not None and self.spec.proxy == "grad_ref"
         spec = None if lasting and self._reference is not None else self.spec
-        with self.service.spending if self.config.privacy.thing.budget else nullcontext():
+        with self.service.spending if self.config.privacy.instance.budget else nullcontext():
             trained = self.shard.train((self.me,), t, spec, (self._allowed(),))[0]
             self._spend(t, trained.private)
         sketch = None if trained.sketch is None else torch.tensor(trained.sketch)
         if lasting:
             self._reference = sketch = sketch if self._reference is None else self._reference
-        card = None if sketch is None else Card(self.me, t, len(self.peer.data.train), degree, sketch)
-        moment = Moment(frozen(self.peer, self._hosting, t), self._computing, self.stamp, self.net.transfer, card)
+        card = (
+            None if sketch is None else Card(self.me, t, len(self.peer.data.train), degree, sketch)
+        )
+        moment = Moment(
+            frozen(self.peer, self._hosting, t),
+            self._computing,
+            self.stamp,
+            self.net.transfer,
+            card,
+        )
         self.service.degree = degree
         self._announce = partial(moment.announcement, degree, self.service.phase)
         blob = self._announce()
@@ -417,7 +477,11 @@ class Node:
             self.accounts.spend("card", t)
         self.service.offer(moment)
         self._publish(blob)
-        costs = {"train_loss": trained.loss, "forward": trained.forward, "backward": trained.backward}
+        costs = {
+            "train_loss": trained.loss,
+            "forward": trained.forward,
+            "backward": trained.backward,
+        }
         return moment, costs
 
     def _allowed(self) -> int | None:
@@ -435,13 +499,14 @@ class Node:
         return 1.0 if self._account is None else self._account.rate
 
     def _private(self, desk: Desk) -> dict[str, Any]:
-        """What privacy has cost so far, and what it does not cover: what I asked, and what I answered."""
-        mechanism, account = self.config.privacy.thing, self._account
+        """What privacy has cost so far, and what it does not cover: what I asked, and what I
+        answered."""
+        mechanism, account = self.config.privacy.instance, self._account
         if account is None:
             return {}
         asked = desk.raw | disclosed_facts(self.accounts.spent, self.spec)
         spent: dict[str, Any] = {"private_steps": self.accounts.private}
-        spent |= {"excluded": uncovered(mechanism, self.config.method.thing, asked)}
+        spent |= {"excluded": uncovered(mechanism, self.config.method.instance, asked)}
         if mechanism.sigma:
             spent["epsilon"] = account.epsilon(self.accounts.private)
             self.audit.meters.epsilon.set(spent["epsilon"])
@@ -455,14 +520,17 @@ class Node:
         self.audit.meters.bytes.labels("out").inc(len(blob.message))
 
     def _await(self, t: int, near: tuple[PeerId, ...]) -> dict[PeerId, Notice]:
-        """The cards of this round: of everyone who is here, but not for longer than the deadline."""
+        """The cards of this round: of everyone who is here, but not for longer than the
+        deadline."""
         if self.net.sync == "none":
             return self._newest(t, near)
         until, look = time.monotonic() + self.net.deadline, time.monotonic() + LOOK
         passed: list[PeerId] = []
         while not self.stop.is_set():
             with self.board.changed:
-                waiting = [j for j in near if self.board.notice(j, t) is None and self._awaited(j, t)]
+                waiting = [
+                    j for j in near if self.board.notice(j, t) is None and self._awaited(j, t)
+                ]
                 passed = [j for j in waiting if self.board.newest(j) > t]
                 self._waiting = frozenset(waiting)
                 if not [j for j in waiting if j not in passed] or time.monotonic() >= until:
@@ -476,17 +544,20 @@ class Node:
             here = self.board.alive(j)
             self._slow[j] = self._slow[j] + 1 if here and j not in cards else 0
             if j not in cards:
-                self.audit("late", j, "no card before the deadline" if here else "not reachable", round=t)
+                self.audit(
+                    "late", j, "no card before the deadline" if here else "not reachable", round=t
+                )
         self.audit.meters.alive.set(sum(self.board.alive(j) for j in near))
         return {j: notice for j, notice in cards.items() if notice.data.phase == "ready"}
 
     def _awaited(self, j: PeerId, t: int) -> bool:
-        """Whoever is here; but who has let two deadlines pass is given another only now and then, so that nobody makes
-        every round last as long as it may."""
+        """Whoever is here; but who has let two deadlines pass is given another only now and then,
+        so that nobody makes every round last as long as it may."""
         return self.board.alive(j) and (self._slow[j] < 2 or t % 5 == 0)
 
     def _nudge(self, waiting: list[PeerId], due: float) -> float:
-        """Now and then, look for the cards that are waited for: they may be lost. Returns when to look again."""
+        """Now and then, look for the cards that are waited for: they may be lost. Returns when to
+        look again."""
         if time.monotonic() < due:
             return due
         for j in waiting:
@@ -495,7 +566,10 @@ class Node:
 
     def _see(self, peers: list[PeerId], t: int) -> None:
         """Ask for cards of a round (-1: the newest), and wait for them a little."""
-        wait([future for j in peers if (future := self._once("card", j, partial(self._look, j, t)))], self.net.lease + LOOK)
+        wait(
+            [future for j in peers if (future := self._once("card", j, partial(self._look, j, t)))],
+            self.net.lease + LOOK,
+        )
 
     def _newest(self, t: int, near: tuple[PeerId, ...]) -> dict[PeerId, Notice]:
         """At its own pace: the newest card of everyone who is here, unless it is too old."""
@@ -503,7 +577,9 @@ class Node:
         for j in near:
             notice = self.board.notice(j)
             if notice is None or notice.data.phase != "ready" or not self.board.alive(j):
-                self.audit("late", j, "no card yet" if self.board.alive(j) else "not reachable", round=t)
+                self.audit(
+                    "late", j, "no card yet" if self.board.alive(j) else "not reachable", round=t
+                )
             elif notice.round < t - self.net.staleness:
                 self.audit("late", j, "stale", round=t, card=notice.round)
             else:
@@ -511,7 +587,9 @@ class Node:
         self.audit.meters.alive.set(sum(self.board.alive(j) for j in near))
         return found
 
-    def _decide(self, t: int, moment: Moment, present: dict[PeerId, Notice], degree: int) -> tuple[Desk, Decision]:
+    def _decide(
+        self, t: int, moment: Moment, present: dict[PeerId, Notice], degree: int
+    ) -> tuple[Desk, Decision]:
         """The strategy's own decision, with the network carrying its asks."""
         seed = self.config.seed
         view = View(
@@ -525,11 +603,22 @@ class Node:
             rng(seed, "common", t),
             self.memory,
         )
-        desk = Desk(self.me, t, self.shard, moment.card, self.spec, degree, present, self.courier, self._asking, self.audit)
+        desk = Desk(
+            self.me,
+            t,
+            self.shard,
+            moment.card,
+            self.spec,
+            degree,
+            present,
+            self.courier,
+            self._asking,
+            self.audit,
+        )
         desk.invite = lambda j: self.service.invited.add((t, j))
         desk.allowed, desk.spend = self._allowed, partial(self._spend, t)
         with self._blaming(t):
-            decision = drive(self.plan.decide(view, {self.me: 1.0}), desk.answer)
+            decision = drive(self.decider.decide(view, {self.me: 1.0}), desk.answer)
             row = {str(j): float(weight) for j, weight in decision.row.items()}
             memory = json.loads(json.dumps(decision.memory))
             notes = {str(key): float(value) for key, value in decision.notes.items()}
@@ -544,13 +633,23 @@ class Node:
         except AmityError:
             raise
         except Exception as error:  # a strategy may be anybody's code
-            raise StrategyError(f"strategy {self.config.label}, {self.me}, round {t}: {brief(error)}") from error
+            raise StrategyError(
+                f"strategy {self.config.label}, {self.me}, round {t}: {brief(error)}"
+            ) from error
 
     def _tell_use(self, t: int, decision: Decision, present: Mapping[PeerId, Notice]) -> None:
         for j, weight in sorted(taken_from(decision.row, self.me).items()):
             self.audit("used", j, round=t, weight=weight, of_round=present[j].round)
 
-    def _report(self, t: int, decision: Decision, desk: Desk, costs: dict[str, Any], available: int, clock: Clock) -> Report:
+    def _report(
+        self,
+        t: int,
+        decision: Decision,
+        desk: Desk,
+        costs: dict[str, Any],
+        available: int,
+        clock: Clock,
+    ) -> Report:
         """The same record as the simulator's, of this peer alone."""
         served, ledger = self.service.take_ledger(), desk.ledger
         taken = taken_from(decision.row, self.me)
@@ -584,11 +683,18 @@ class Node:
         if self.stop.is_set():
             return
         rounds = self.config.rounds
-        data = {"examples": len(self.peer.data.train), "degree": self.service.degree, "phase": "done"}
+        data = {
+            "examples": len(self.peer.data.train),
+            "degree": self.service.degree,
+            "phase": "done",
+        }
         self._announce = lambda: Blob(self.stamp.seal("card", rounds, data=data), b"")
         self.service.farewell = self._announce()
         self._publish(self.service.farewell)
-        until, look = time.monotonic() + self.net.deadline + self.net.patience, time.monotonic() + LOOK
+        until, look = (
+            time.monotonic() + self.net.deadline + self.net.patience,
+            time.monotonic() + LOOK,
+        )
         near = self._near(rounds - 1)
         while time.monotonic() < until and not self.stop.is_set():
             with self.board.changed:
@@ -598,7 +704,7 @@ class Node:
                 self.board.changed.wait(0.2)
             look = self._nudge(waiting, look)
 
-    # -- checkpoints -----------------------------------------------------------------------------------------------------
+    # -- checkpoints -------------------------------------------------------------------------------
 
     def snapshots(self) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
         yield self.me, dict(self.peer.snapshot())
@@ -607,7 +713,12 @@ class Node:
     def memories(self) -> dict[PeerId, Any]:
         return {self.me: self.memory}
 
-    def restore(self, round: int, tensors: Callable[[PeerId], dict[str, torch.Tensor]], memories: Mapping[str, Any]) -> None:
+    def restore(
+        self,
+        round: int,
+        tensors: Callable[[PeerId], dict[str, torch.Tensor]],
+        memories: Mapping[str, Any],
+    ) -> None:
         """Go on after the rounds before `round`."""
         found = tensors(self.me)
         if "start" not in found or self.me not in memories:
@@ -631,22 +742,25 @@ def member_of(roster: Roster, identity: Identity, setup: Setup) -> Roster:
     """The roster, if this peer is on it with this key."""
     if identity.name not in roster.members:
         raise IdentityError(
-            f"{setup.roster}: {identity.name} is not on the roster; add it with fingerprint {identity.fingerprint}"
+            f"{setup.roster}: {identity.name} is not on the roster; add it with fingerprint"
+            f" {identity.fingerprint}"
         )
     if roster.members[identity.name].fingerprint != identity.fingerprint:
         raise IdentityError(
-            f"{setup.roster}: lists another key for {identity.name}; the fingerprint of {identity.key_path} is "
-            f"{identity.fingerprint}"
+            f"{setup.roster}: lists another key for {identity.name}; the fingerprint of"
+            f" {identity.key_path} is {identity.fingerprint}"
         )
     if not setup.who.listen and roster.relay is None:
         raise IdentityError(
-            f"{setup.folder / 'peer.toml'}: peer.listen is empty and the roster has no relay; set one of them"
+            f"{setup.folder / 'peer.toml'}: peer.listen is empty and the roster has no relay; set"
+            " one of them"
         )
     return roster
 
 
 def _of_friends(row: Mapping[PeerId, float], me: PeerId) -> dict[PeerId, float]:
-    """A newcomer's row: its friends' models alone, as its own knows nothing yet; itself if nobody came."""
+    """A newcomer's row: its friends' models alone, as its own knows nothing yet; itself if nobody
+    came."""
     friends = {j: weight for j, weight in row.items() if j not in (me, START)}
     total = sum(friends[j] for j in sorted(friends))
     return {j: friends[j] / total for j in sorted(friends)} if total > 0 else dict(row)

@@ -16,7 +16,8 @@ class Net:
     """Waiting, transfer and limits. What one neighbour may cause is bounded by the last group."""
 
     sync: Literal["round", "none"] = "round"
-    """`round`: wait for the cards of the round. `none`: everyone at its own pace, with the newest of each neighbour."""
+    """`round`: wait for the cards of the round. `none`: everyone at its own pace, with the newest
+    of each neighbour."""
     deadline: Seconds = 60.0
     """So long a round waits for the others' cards; who is later is missing."""
     patience: Seconds = 30.0
@@ -28,8 +29,8 @@ class Net:
     transfer: Literal["fp32", "bf16", "int8"] = "fp32"
     """How my models travel."""
     lease: Seconds = 2.0
-    """A neighbour that is silent for so long counts as gone. On a slow line signs of life queue behind models: raise it
-    where a model takes seconds."""
+    """A neighbour that is silent for so long counts as gone. On a slow line signs of life queue
+    behind models: raise it where a model takes seconds."""
     chunk: Annotated[int, Field(ge=1024, le=2**20)] = 2**18
     """Bytes of a model that are sent at a time."""
     max_norm: Annotated[float, Field(gt=0)] = 1e6

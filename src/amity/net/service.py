@@ -1,4 +1,5 @@
-"""Answers what other members ask. Nothing is answered before the asker is known by key, name and signature.
+"""Answers what other members ask. Nothing is answered before the asker is known by key, name and
+signature.
 
 | method | answer |
 |---|---|
@@ -27,12 +28,12 @@ from amity.net.accounts import Accounts
 from amity.net.audit import Audit
 from amity.net.board import KEPT
 from amity.net.limits import Allowance
-from amity.net.link import AskFailed, Request
+from amity.net.link.zenoh import AskFailed, Request
 from amity.net.moment import Blob, Moment
 from amity.net.options import Net
-from amity.net.roster import Roster
+from amity.net.trust.roster import Roster
 from amity.net.wire import SKEW_MS, Expected, Manifest, Refused, Schema, Stamp, open_head
-from amity.proxy import CardSpec
+from amity.peer.proxy import CardSpec
 
 ASK_AGE = 60.0
 """Seconds after which an ask is stale."""
@@ -51,9 +52,22 @@ class Service:
     """The answering half of a peer."""
 
     def __init__(
-        self, stamp: Stamp, schema: Schema, net: Net, audit: Audit, accounts: Accounts, spec: CardSpec | None, guest: Guest
+        self,
+        stamp: Stamp,
+        schema: Schema,
+        net: Net,
+        audit: Audit,
+        accounts: Accounts,
+        spec: CardSpec | None,
+        guest: Guest,
     ) -> None:
-        self._stamp, self._schema, self._net, self._audit, self._accounts = stamp, schema, net, audit, accounts
+        self._stamp, self._schema, self._net, self._audit, self._accounts = (
+            stamp,
+            schema,
+            net,
+            audit,
+            accounts,
+        )
         self._spec, self._guest = spec, guest
         self._me = stamp.identity.name
         self._roster: Roster | None = None
@@ -70,7 +84,8 @@ class Service:
         self.allowed: Callable[[], int | None] = lambda: None
         """Private steps that my budget still has room for."""
         self.spending = threading.Lock()
-        """Held while private steps are done and written down, so that two together do not overspend."""
+        """Held while private steps are done and written down, so that two together do not
+        overspend."""
         self.rate = 1.0
         """The chance of an example to be in a private step."""
         self.ledger = Ledger()
@@ -94,9 +109,15 @@ class Service:
         with self._lock:
             self._roster = roster
             old = self._allowances
-            self._allowances = {name: old.get(name) or Allowance(self._net) for name in roster.names if name != self._me}
+            self._allowances = {
+                name: old.get(name) or Allowance(self._net)
+                for name in roster.names
+                if name != self._me
+            }
             if self._bulk is None:
-                self._bulk = ThreadPoolExecutor(min(128, self._net.transfers * max(4, len(roster.names))), "transfers")
+                self._bulk = ThreadPoolExecutor(
+                    min(128, self._net.transfers * max(4, len(roster.names))), "transfers"
+                )
 
     def offer(self, moment: Moment) -> None:
         """From now on this round can be asked about; two rounds are kept."""
@@ -129,7 +150,7 @@ class Service:
             if pool is not None:
                 pool.shutdown(wait=False, cancel_futures=True)
 
-    # -- taking asks -------------------------------------------------------------------------------------------------
+    # -- taking asks -------------------------------------------------------------------------------
 
     def on_ask(self, request: Request) -> None:
         """Called by the link: decides in a few microseconds whether the ask is worth a thread."""
@@ -183,15 +204,21 @@ class Service:
         if roster is None:
             raise Absent("starting")
         greeting = request.method == "hello"
-        want = Expected(self._me, self._schema, ("ask",), request.asker, max_age=ASK_AGE, any_schema=greeting)
+        want = Expected(
+            self._me, self._schema, ("ask",), request.asker, max_age=ASK_AGE, any_schema=greeting
+        )
         manifest, _ = open_head(request.payload, roster, want)
         if manifest.to != self._me or manifest.data.get("method") != request.method:
             raise Refused("wrong addressee", "the ask was for somebody or something else")
         allowance.fresh(manifest.nonce, ASK_AGE + 2 * SKEW_MS / 1000)
         return manifest
 
-    def _answer(self, request: Request, manifest: Manifest, data: Mapping[str, int | float | str]) -> None:
-        head = self._stamp.seal("answer", manifest.round, to=request.asker, re=manifest.nonce, data=data)
+    def _answer(
+        self, request: Request, manifest: Manifest, data: Mapping[str, int | float | str]
+    ) -> None:
+        head = self._stamp.seal(
+            "answer", manifest.round, to=request.asker, re=manifest.nonce, data=data
+        )
         self._audit.meters.bytes.labels("out").inc(len(head))
         request.reply(head)
 
@@ -203,7 +230,7 @@ class Service:
             raise Absent(f"round {round}")
         return moment
 
-    # -- methods -----------------------------------------------------------------------------------------------------
+    # -- methods -----------------------------------------------------------------------------------
 
     def _hello(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
         with self._lock:
@@ -287,9 +314,13 @@ class Service:
             except AskFailed as failed:
                 raise Absent(f"your model did not come ({failed.reason[:40]})") from None
             with self.spending:
-                offer, steps = moment.host(fact, guest, request.asker, self._spec, self.degree, self.allowed())
+                offer, steps = moment.host(
+                    fact, guest, request.asker, self._spec, self.degree, self.allowed()
+                )
                 kind = type(fact).__name__.lower()
-                self._accounts.spend(kind, moment.round, request.asker, again=True, steps=steps, rate=self.rate)
+                self._accounts.spend(
+                    kind, moment.round, request.asker, again=True, steps=steps, rate=self.rate
+                )
         blob = moment.visit_blob(offer, request.asker, manifest.nonce)
         with self._lock:
             self._visits[request.asker, manifest.nonce] = (moment.round, blob)

@@ -1,14 +1,12 @@
-"""peer.toml: who this peer is, where its files lie, how it behaves on the network, and what it learns.
+"""peer.toml: who this peer is, where its files lie, how it behaves on the network, and what it
+learns.
 
-[peer]
-name = "peer-00"
-listen = "10.0.0.1:7447"     # empty: behind NAT, reached by way of the relay
-roster = "roster.toml"       # paths are relative to this file
-identity = "identity"        # key.pem, cert.pem, ca.pem
-state = "state"              # a run directory: checkpoint, metrics, log
+[peer] name = "peer-00" listen = "10.0.0.1:7447"     # empty: behind NAT, reached by way of the
+relay roster = "roster.toml"       # paths are relative to this file identity = "identity"        #
+key.pem, cert.pem, ca.pem state = "state"              # a run directory: checkpoint, metrics, log
 data = "mine"                # all examples are mine; "dealt": my part of a common dataset (trials)
-classes = ["benign", "malignant"]   # the same list everywhere; may be left out where all have all classes
-metrics = 9464               # http://127.0.0.1:9464/metrics; 0: none
+classes = ["benign", "malignant"]   # the same list everywhere; may be left out where all have all
+classes metrics = 9464               # http://127.0.0.1:9464/metrics; 0: none
 
 [net]                        # see amity/net/options.py
 deadline = 60
@@ -34,11 +32,10 @@ from amity.config import Config, nested, read_toml, resolve, typed
 from amity.core import Reference
 from amity.data import Dataset, split
 from amity.data.partition import samples_of
+from amity.data.samples import PeerData, Pixels
 from amity.errors import ConfigError, DataError
-from amity.learn import Pixels
 from amity.net.options import Net
-from amity.net.roster import check_name
-from amity.peer import PeerData
+from amity.net.trust.roster import check_name
 from amity.rng import rng
 from amity.topology import peer_names
 
@@ -85,11 +82,16 @@ def read_setup(folder: Path, overrides: Mapping[str, Any] | None = None) -> Setu
     """From DIR/peer.toml; overrides are config keys, and `net.*`."""
     path = folder / "peer.toml"
     if not path.is_file():
-        raise ConfigError(f"{folder}: is no peer's folder (no peer.toml); `amity peer init {folder} name=...` makes one")
+        raise ConfigError(
+            f"{folder}: is no peer's folder (no peer.toml); `amity peer init {folder} name=...`"
+            " makes one"
+        )
     given = read_toml(path)
     for key in given:
         if key not in ("peer", "net", "run"):
-            raise ConfigError(f"{path}: unknown section [{key}]; sections are [peer], [net] and [run]")
+            raise ConfigError(
+                f"{path}: unknown section [{key}]; sections are [peer], [net] and [run]"
+            )
     raw = dict(given.get("peer", {}))
     if isinstance(raw.get("classes"), list):
         raw["classes"] = tuple(raw["classes"])
@@ -97,7 +99,9 @@ def read_setup(folder: Path, overrides: Mapping[str, Any] | None = None) -> Setu
     check_name(who.name, str(path))
     mine, net = split_net(overrides or {})
     config = resolve([_located(nested(given.get("run", {})), folder), nested(mine)])
-    return Setup(folder, who, typed("net", Net, {**given.get("net", {}), **net}), for_network(config), given)
+    return Setup(
+        folder, who, typed("net", Net, {**given.get("net", {}), **net}), for_network(config), given
+    )
 
 
 def _located(run: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -111,22 +115,31 @@ def _located(run: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def split_net(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Config keys, and the keys `net.*` among them."""
-    net = {key.removeprefix("net."): value for key, value in values.items() if key.startswith("net.")}
+    net = {
+        key.removeprefix("net."): value for key, value in values.items() if key.startswith("net.")
+    }
     return {key: value for key, value in values.items() if not key.startswith("net.")}, net
 
 
 def for_network(config: Config) -> Config:
     """The config as a real peer runs it; what only a simulator can do is refused."""
-    if isinstance(config.strategy.thing, Reference):
+    if isinstance(config.strategy.instance, Reference):
         raise ConfigError(
-            f"strategy={config.strategy.name}: is a reference that sees more than a peer can; it runs in `amity run` only"
+            f"strategy={config.strategy.name}: is a reference that sees more than a peer can; it"
+            " runs in `amity run` only"
         )
     if config.attack.name != "none":
-        raise ConfigError(f"attack={config.attack.name}: is for `amity run`; real peers do not attack. Leave it out")
-    own = config.topology.extra
+        raise ConfigError(
+            f"attack={config.attack.name}: is for `amity run`; real peers do not attack. Leave"
+            " it out"
+        )
+    own = config.topology.common
     for key, plain in (("online", 1.0), ("drop", 0.0), ("trace", "")):
         if getattr(own, key) != plain:
-            raise ConfigError(f"topology.{key}: is for the simulator; a real network has faults of its own. Leave it out")
+            raise ConfigError(
+                f"topology.{key}: is for the simulator; a real network has faults of its own. Leave"
+                " it out"
+            )
     return config.replace(engine={"name": "local", "workers": 1, "vectorise": "off", "group": 1})
 
 
@@ -137,17 +150,21 @@ def data_of(setup: Setup, dataset: Dataset) -> tuple[Dataset, PeerData]:
         names = peer_names(config.peers)
         if who.name not in names:
             raise DataError(
-                f"peer.data=dealt: {who.name} is none of {names[0]} to {names[-1]}; deal with peers={config.peers}"
+                f"peer.data=dealt: {who.name} is none of {names[0]} to {names[-1]}; deal with"
+                f" peers={config.peers}"
             )
-        return dataset, split(dataset, config.partition.thing, names, config.seed)[who.name]
+        return dataset, split(dataset, config.partition.instance, names, config.seed)[who.name]
     dataset = renumbered(dataset, who.classes)
     shuffled = rng(config.seed, "shuffle", who.name).permutation(dataset.train)
-    held_out = round((who.validation or config.partition.thing.validation) * len(shuffled))
+    held_out = round((who.validation or config.partition.instance.validation) * len(shuffled))
     counts = np.bincount(dataset.labels[dataset.train], minlength=dataset.classes)
     train, test, validation = (
-        samples_of(dataset, index) for index in (shuffled[held_out:], dataset.test, shuffled[:held_out])
+        samples_of(dataset, index)
+        for index in (shuffled[held_out:], dataset.test, shuffled[:held_out])
     )
-    return dataset, PeerData(train, test, validation, tuple((counts / counts.sum()).tolist()), who.name)
+    return dataset, PeerData(
+        train, test, validation, tuple((counts / counts.sum()).tolist()), who.name
+    )
 
 
 def renumbered(dataset: Dataset, classes: tuple[str, ...]) -> Dataset:
@@ -159,7 +176,10 @@ def renumbered(dataset: Dataset, classes: tuple[str, ...]) -> Dataset:
     here = dataset.names or tuple(map(str, range(dataset.classes)))
     for name in here:
         if name not in classes:
-            raise DataError(f"peer.classes: the data has a class {name!r} that is not in the list {list(classes)}")
+            raise DataError(
+                f"peer.classes: the data has a class {name!r} that is not in the list"
+                f" {list(classes)}"
+            )
     number = torch.tensor([classes.index(name) for name in here])
     pixels: Pixels = dataclasses.replace(dataset.pixels, y=number[dataset.pixels.y])
     return dataclasses.replace(dataset, pixels=pixels, classes=len(classes), names=classes)

@@ -1,14 +1,16 @@
-"""Bytes to values and back, for what peers send each other. Nothing is believed before it is checked.
+"""Bytes to values and back, for what peers send each other. Nothing is believed before it is
+checked.
 
 A message is a **head** and, for some kinds, a **body**:
 
     head = "AMT1" | length of signature (2 bytes) | length of manifest (4 bytes) | signature | manifest (JSON)
     body = safetensors, as long as the manifest says and with the SHA-256 that it says
 
-The sender signs the manifest with the key that the roster lists, so neither a relay nor another member can alter a message
-or put words into somebody's mouth. Checks stand in the order of their price: lengths, manifest, signature, who and when,
-SHA-256, the body's header, its tensors by name, type and shape, and last the numbers themselves. There is no pickle here,
-and no code that a message could choose to run.
+The sender signs the manifest with the key that the roster lists, so neither a relay nor another
+member can alter a message or put words into somebody's mouth. Checks stand in the order of their
+price: lengths, manifest, signature, who and when, SHA-256, the body's header, its tensors by name,
+type and shape, and last the numbers themselves. There is no pickle here, and no code that a message
+could choose to run.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from amity.core import Share
 from amity.facts import Losses
-from amity.net.identity import Identity, fingerprint_of, verify
-from amity.net.roster import Roster
+from amity.net.trust.identity import Identity, fingerprint_of, verify
+from amity.net.trust.roster import Roster
 
 MAGIC: Final = b"AMT1"
 DOMAIN: Final = b"amity signed message, version 1\n"
@@ -46,8 +48,8 @@ SKEW_MS = 5 * 60 * 1000
 BLOCK = 256
 """Numbers that share one scale in int8."""
 LARGEST_SKETCH = 1e18
-"""No sketch of a larger norm is taken: sums and squares of such numbers stay finite, so that nobody's card can turn the
-similarities of all others into NaN."""
+"""No sketch of a larger norm is taken: sums and squares of such numbers stay finite, so that
+nobody's card can turn the similarities of all others into NaN."""
 
 Kind = Literal["card", "share", "start", "probe", "visit", "ask", "answer"]
 Format = Literal["fp32", "bf16", "int8"]
@@ -59,7 +61,8 @@ Nonnegative = Annotated[float, Field(ge=0)]
 
 
 class Refused(Exception):
-    """A message that is not believed: `reason` is one of a few words to count by, the text says more."""
+    """A message that is not believed: `reason` is one of a few words to count by, the text says
+    more."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
@@ -90,7 +93,9 @@ class Manifest(_Strict):
     format: Format = "fp32"
     key: Annotated[str, Field(max_length=256)]
     """The sender's public key, whose fingerprint the roster lists."""
-    data: Annotated[dict[str, int | float | str], Field(max_length=12)] = Field(default_factory=dict)
+    data: Annotated[dict[str, int | float | str], Field(max_length=12)] = Field(
+        default_factory=dict
+    )
 
 
 class CardData(_Strict):
@@ -124,7 +129,9 @@ _MANIFEST = TypeAdapter(Manifest)
 
 def said(model: type[Any], manifest: Manifest) -> Any:
     """The `data` of a manifest as what it must be; numbers must be finite."""
-    if not all(math.isfinite(value) for value in manifest.data.values() if isinstance(value, float)):
+    if not all(
+        math.isfinite(value) for value in manifest.data.values() if isinstance(value, float)
+    ):
         raise Refused("not finite", manifest.kind)
     try:
         return model.model_validate(manifest.data)
@@ -134,7 +141,8 @@ def said(model: type[Any], manifest: Manifest) -> Any:
 
 @dataclass(frozen=True)
 class Schema:
-    """What all members must have in common, and what a body must look like. `digest` names it on the wire."""
+    """What all members must have in common, and what a body must look like. `digest` names it on
+    the wire."""
 
     size: int
     """P: parameters of the model."""
@@ -151,7 +159,13 @@ class Schema:
     def longest(self, kind: str) -> int:
         """The most bytes that a body of a kind can have."""
         model = 4 * self.size + (self.size + 7) // 8
-        bodies = {"card": 4 * self.sketch, "probe": 4 * self.probe, "visit": 4 * self.probe + model, "ask": 0, "answer": 0}
+        bodies = {
+            "card": 4 * self.sketch,
+            "probe": 4 * self.probe,
+            "visit": 4 * self.probe + model,
+            "ask": 0,
+            "answer": 0,
+        }
         return LARGEST_HEADER + 8 + bodies.get(kind, model)
 
 
@@ -161,7 +175,7 @@ def digest_of(layout: Mapping[str, tuple[int, ...]], common: Mapping[str, Any]) 
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
-# -- heads -------------------------------------------------------------------------------------------------------------
+# -- heads -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -201,7 +215,9 @@ class Stamp:
             "key": base64.b64encode(self.identity.public).decode(),
             "data": dict(data or {}),
         }
-        manifest = json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        manifest = json.dumps(
+            fields, sort_keys=True, separators=(",", ":"), allow_nan=False
+        ).encode()
         return frame(self.identity.sign(DOMAIN + manifest), manifest)
 
 
@@ -277,7 +293,9 @@ def _check(manifest: Manifest, roster: Roster, want: Expected) -> None:
     if age > 1000 * want.max_age + SKEW_MS:
         raise Refused("too old", f"signed {age / 1000:.0f} s ago")
     if manifest.schema_ != want.schema.digest and not want.any_schema:
-        raise Refused("wrong schema", f"{manifest.sender} has another model, classes, proxy or seed")
+        raise Refused(
+            "wrong schema", f"{manifest.sender} has another model, classes, proxy or seed"
+        )
     if manifest.length > want.schema.longest(manifest.kind):
         raise Refused("too long", f"{manifest.length} bytes for a {manifest.kind}")
 
@@ -289,7 +307,7 @@ def check_body(manifest: Manifest, body: bytes | bytearray) -> None:
         raise Refused("wrong hash", "the body is not the one that was signed")
 
 
-# -- bodies ------------------------------------------------------------------------------------------------------------
+# -- bodies ----------------------------------------------------------------------------------------
 
 _TYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.int8: "I8", torch.uint8: "U8"}
 _NUMBERS = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
@@ -297,19 +315,27 @@ Shapes = Mapping[str, tuple[torch.dtype, tuple[int, ...]]]
 
 
 def read_tensors(body: bytes | bytearray, shapes: Shapes) -> dict[str, torch.Tensor]:
-    """Exactly these tensors, of these types and shapes; the header is checked before the library parses it."""
+    """Exactly these tensors, of these types and shapes; the header is checked before the library
+    parses it."""
     found, _ = _header(body)
     if found.keys() != shapes.keys():
         raise Refused("bad tensors", f"expected {sorted(shapes)}, got {sorted(found)[:8]}")
     for name, (kind, shape) in shapes.items():
         entry = found[name]
-        if not isinstance(entry, dict) or entry.get("dtype") != _TYPES[kind] or entry.get("shape") != list(shape):
+        if (
+            not isinstance(entry, dict)
+            or entry.get("dtype") != _TYPES[kind]
+            or entry.get("shape") != list(shape)
+        ):
             raise Refused("wrong shape", f"{name} must be {_TYPES[kind]} of {list(shape)}")
     try:
         tensors: dict[str, torch.Tensor] = safetensors.torch.load(bytes(body))
     except safetensors.SafetensorError as error:
         raise Refused("bad tensors", str(error)[:100]) from None
-    for name, (kind, shape) in shapes.items():  # the library read the header itself: believe only what it made of it
+    for name, (
+        kind,
+        shape,
+    ) in shapes.items():  # the library read the header itself: believe only what it made of it
         if tensors[name].dtype != kind or tuple(tensors[name].shape) != shape:
             raise Refused("wrong shape", name)
     return tensors
@@ -355,8 +381,11 @@ def _bounded(values: torch.Tensor, largest: float, what: str) -> None:
         raise Refused("norm", f"{what} of {norm:.3g}, at most {largest:.3g}")
 
 
-def encode_share(share: Share, format: Format, draw: np.random.Generator, sketch: torch.Tensor | None = None) -> bytes:
-    """A model as it travels: only offered coordinates, in the chosen format; with the sketch of a visit, if there is one."""
+def encode_share(
+    share: Share, format: Format, draw: np.random.Generator, sketch: torch.Tensor | None = None
+) -> bytes:
+    """A model as it travels: only offered coordinates, in the chosen format; with the sketch of a
+    visit, if there is one."""
     tensors: dict[str, torch.Tensor] = {} if sketch is None else {"sketch": sketch.contiguous()}
     theta = share.theta.detach().cpu()
     if share.mask is not None:
@@ -370,10 +399,14 @@ def encode_share(share: Share, format: Format, draw: np.random.Generator, sketch
     return safetensors.torch.save(tensors)
 
 
-def decode_share(manifest: Manifest, body: bytes | bytearray, schema: Schema) -> tuple[Share, torch.Tensor | None]:
+def decode_share(
+    manifest: Manifest, body: bytes | bytearray, schema: Schema
+) -> tuple[Share, torch.Tensor | None]:
     """The model of a body, and the sketch that a visit brings along."""
     count, mask = _mask_of(body, schema) if schema.masked else (schema.size, None)
-    shapes: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {"theta": (_NUMBERS[manifest.format], (count,))}
+    shapes: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
+        "theta": (_NUMBERS[manifest.format], (count,))
+    }
     if manifest.format == "int8":
         shapes["scale"] = (torch.float32, (-(-count // BLOCK),))
     if mask is not None:
@@ -398,7 +431,11 @@ def _mask_of(body: bytes | bytearray, schema: Schema) -> tuple[int, torch.Tensor
     header, data = _header(body)
     entry = header.get("mask")
     offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
-    if not (isinstance(offsets, list) and len(offsets) == 2 and all(type(at) is int and at >= 0 for at in offsets)):
+    if not (
+        isinstance(offsets, list)
+        and len(offsets) == 2
+        and all(type(at) is int and at >= 0 for at in offsets)
+    ):
         raise Refused("bad tensors", "no mask")
     bits = np.frombuffer(bytes(body[data + offsets[0] : data + offsets[1]]), np.uint8)
     if len(bits) != (schema.size + 7) // 8:
@@ -410,7 +447,8 @@ def _mask_of(body: bytes | bytearray, schema: Schema) -> tuple[int, torch.Tensor
 
 
 def quantise(theta: torch.Tensor, draw: np.random.Generator) -> dict[str, torch.Tensor]:
-    """int8 with one scale for 256 numbers, rounded up or down by chance, so that the mean is right: E[q·scale] = θ."""
+    """int8 with one scale for 256 numbers, rounded up or down by chance, so that the mean is right:
+    E[q·scale] = θ."""
     blocks = torch.zeros(-(-len(theta) // BLOCK) * BLOCK)
     blocks[: len(theta)] = theta
     blocks = blocks.view(-1, BLOCK)
@@ -419,7 +457,10 @@ def quantise(theta: torch.Tensor, draw: np.random.Generator) -> dict[str, torch.
     chance = torch.from_numpy(draw.random(steps.shape, dtype=np.float32))
     low = steps.floor()
     rounded = low + (chance < steps - low)
-    return {"theta": rounded.clamp(-127, 127).view(-1)[: len(theta)].to(torch.int8).contiguous(), "scale": scale}
+    return {
+        "theta": rounded.clamp(-127, 127).view(-1)[: len(theta)].to(torch.int8).contiguous(),
+        "scale": scale,
+    }
 
 
 def dequantise(tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:

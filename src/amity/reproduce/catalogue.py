@@ -1,8 +1,11 @@
 """The experiments: what the paper's tables and figures vary, and three sizes to run them at.
 
-- `smoke`: seconds; the built-in digits stand in for every dataset. It shows that a table can be made, nothing else.
-- `cpu`: two cores, some 20 seconds a cell, two at a time. 20 peers x 100 examples, 60 rounds of 2 epochs, a small CNN.
-- `paper`: as printed. 100 peers, 500 rounds, 5 epochs; for a GPU (`device=cuda`) or a cluster (`engine=ray`).
+- `smoke`: seconds; the built-in digits stand in for every dataset. It shows that a table can be
+  made, nothing else.
+- `cpu`: two cores, some 20 seconds a cell, two at a time. 20 peers x 100 examples, 60 rounds of 2
+  epochs, a small CNN.
+- `paper`: as printed. 100 peers, 500 rounds, 5 epochs; for a GPU (`device=cuda`) or a cluster
+  (`engine=ray`).
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Any
 from amity.errors import ConfigError, unknown
 from amity.reproduce.experiment import Experiment, Layer
 
-# -- sizes -------------------------------------------------------------------------------------------------------------
+# -- sizes -----------------------------------------------------------------------------------------
 
 SMOKE: Layer = {
     "peers": 4,
@@ -28,7 +31,14 @@ CPU: Layer = {
     "peers": 20,
     "rounds": 60,
     "model": "cifar_small",
-    "train": {"epochs": 2, "batch": 20, "lr": 0.02, "momentum": 0.9, "augment": "none", "precision": "fp32"},
+    "train": {
+        "epochs": 2,
+        "batch": 20,
+        "lr": 0.02,
+        "momentum": 0.9,
+        "augment": "none",
+        "precision": "fp32",
+    },
     "eval": {"every": 10, "gradients_every": 0},
     "partition": {"samples": 100, "test": 100},
     "facts": {"examples": 32},
@@ -62,7 +72,9 @@ def _with(layer: Layer, **sections: Any) -> Layer:
     out = dict(layer)
     for key, value in sections.items():
         old = out.get(key)
-        out[key] = {**old, **value} if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        out[key] = (
+            {**old, **value} if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        )
     return out
 
 
@@ -92,8 +104,8 @@ PRESETS: Mapping[str, Preset] = {
         {"data": "digits"},
         1.0,
         "digits, 4 peers x 24 examples, 2 rounds, an MLP of 8 units",
-        "The built-in digits stand in for every dataset, with 4 peers and a handful of rounds: this shows that the table "
-        "can be made, and says nothing about any claim.",
+        "The built-in digits stand in for every dataset, with 4 peers and a handful of rounds: this"
+        " shows that the table can be made, and says nothing about any claim.",
     ),
     "cpu": Preset(
         "cpu",
@@ -114,15 +126,17 @@ PRESETS: Mapping[str, Preset] = {
         (0, 1, 2, 3, 4),
         {},
         30.0,
-        "20 peers x 100 examples, 60 rounds x 2 epochs, batch 20, lr 0.02, momentum 0.9, no augmentation, `cifar_small` "
-        "(55,698 parameters), rivals take 5 neighbours",
+        "20 peers x 100 examples, 60 rounds x 2 epochs, batch 20, lr 0.02, momentum 0.9, no"
+        " augmentation, `cifar_small` (55,698 parameters), rivals take 5 neighbours",
     ),
     "paper": Preset(
         "paper",
         {
             "cifar10": PAPER,
             "cifar100": _with(PAPER, model="resnet18_gn"),
-            "femnist": _with(PAPER, model="leaf_cnn", train=FEMNIST_TRAIN, partition={"name": "natural"}),
+            "femnist": _with(
+                PAPER, model="leaf_cnn", train=FEMNIST_TRAIN, partition={"name": "natural"}
+            ),
             "fashionmnist": _with(PAPER, model="fashion_cnn2"),
         },
         10,
@@ -134,7 +148,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
 }
 
-# -- rows and columns --------------------------------------------------------------------------------------------------
+# -- rows and columns ------------------------------------------------------------------------------
 
 PAPERS: Layer = {"strategy": {"name": "afind+", "preset": "paper"}}
 LOCAL: Layer = {"strategy": {"name": "local"}}
@@ -185,11 +199,14 @@ CIFAR100: Mapping[str, Layer] = {
     "CIFAR-100 c=10": pathological("cifar100", 10),
 }
 FOUR = {**CIFAR10, **CIFAR100}
-TABLE2 = {key: FOUR[key] for key in ("CIFAR-10 α=0.1", "CIFAR-10 c=5", "CIFAR-100 α=0.1", "CIFAR-100 c=10")}
+TABLE2 = {
+    key: FOUR[key]
+    for key in ("CIFAR-10 α=0.1", "CIFAR-10 c=5", "CIFAR-100 α=0.1", "CIFAR-100 c=10")
+}
 """The columns of Tables 2 to 4."""
 
 
-# -- the experiments ---------------------------------------------------------------------------------------------------
+# -- the experiments -------------------------------------------------------------------------------
 
 Maker = Callable[[Preset], Experiment]
 EXPERIMENTS: dict[str, Maker] = {}
@@ -221,7 +238,12 @@ def experiment(name: str, preset: str = "cpu") -> Experiment:
 def toy(p: Preset) -> Experiment:
     """Figure 2: whom should client 2 work with?"""
     near, far = [4, 5, 6, 7], [0, 1, 2, 3]
-    groups = {"alone": [near], "with 1": [near, near], "with 3": [near, far], "with 1 and 3": [near, near, far]}
+    groups = {
+        "alone": [near],
+        "with 1": [near, near],
+        "with 3": [near, far],
+        "with 1 and 3": [near, near, far],
+    }
     rows = {
         name: {
             "peers": len(labels),
@@ -231,15 +253,17 @@ def toy(p: Preset) -> Experiment:
         for name, labels in groups.items()
     }
     sizes = {
-        "fashionmnist": p.sizes["fashionmnist"]
-        if p.name != "cpu"
-        else _with(
-            TINY,
-            rounds=30,
-            model="fashion_cnn2",
-            train={"epochs": 2, "batch": 16},
-            eval={"every": 3},
-            partition={"name": "labels", "samples": 80, "test": 200},
+        "fashionmnist": (
+            p.sizes["fashionmnist"]
+            if p.name != "cpu"
+            else _with(
+                TINY,
+                rounds=30,
+                model="fashion_cnn2",
+                train={"epochs": 2, "batch": 16},
+                eval={"every": 3},
+                partition={"name": "labels", "samples": 80, "test": 200},
+            )
         )
     }
     return Experiment(
@@ -251,7 +275,10 @@ def toy(p: Preset) -> Experiment:
         against="alone",
         seeds=tuple(range(10)) if p.name == "cpu" else p.more,
         first=("alone", "with 1", "with 3"),
-        note="Clients 1 and 2 hold labels 4 to 7, client 3 labels 0 to 3; all average every round. Measured: client 2.",
+        note=(
+            "Clients 1 and 2 hold labels 4 to 7, client 3 labels 0 to 3; all average every round."
+            " Measured: client 2."
+        ),
         picture="curves",
         focus="peer-00",
         called="client 2",
@@ -260,10 +287,24 @@ def toy(p: Preset) -> Experiment:
 
 @_experiment
 def study(p: Preset) -> Experiment:
-    """Which reading of the paper finds friends and gains accuracy? Settings are chosen here, on seeds of its own."""
+    """Which reading of the paper finds friends and gains accuracy? Settings are chosen here, on
+    seeds of its own."""
     every = {"upsilon": "auto", "average": 0.8, "reprobe": "all", "sketch": 256}
-    mine: dict[str, Any] = {"name": "afind+", "preset": "paper", **every, "loss_side": "requester", "gamma": 0.0}
-    drawn = {**mine, "tau": 0.2, "max_neighbours": p.k, "cut": "draw", "include_self": False, "temperature": 10.0}
+    mine: dict[str, Any] = {
+        "name": "afind+",
+        "preset": "paper",
+        **every,
+        "loss_side": "requester",
+        "gamma": 0.0,
+    }
+    drawn = {
+        **mine,
+        "tau": 0.2,
+        "max_neighbours": p.k,
+        "cut": "draw",
+        "include_self": False,
+        "temperature": 10.0,
+    }
     readings: dict[str, dict[str, Any]] = {
         "paper": {"name": "afind+", "preset": "paper"},
         "all cards": mine,
@@ -281,14 +322,22 @@ def study(p: Preset) -> Experiment:
         "drawn: proxy feature_mean": {**drawn, "proxy": "feature_mean"},
         "drawn: cards every 10 rounds": {**drawn, "reprobe": "every", "average": 0.0},
         "drawn: threshold softmax_p": {**drawn, "threshold": "softmax_p"},
-        "paper: visits": {"name": "afind+", "preset": "paper", "protocol": "visit", "max_neighbours": 3},
+        "paper: visits": {
+            "name": "afind+",
+            "preset": "paper",
+            "protocol": "visit",
+            "max_neighbours": 3,
+        },
     }
     rows = {**rivals(p.k), "oracle": {"strategy": {"name": "oracle"}}}
     columns = {
         "CIFAR-10 α=0.5": CIFAR10["CIFAR-10 α=0.5"],
         "CIFAR-10 c=2": CIFAR10["CIFAR-10 c=2"],
         "FashionMNIST c=4": pathological("fashionmnist", 4),
-        "FEMNIST": {"data": "femnist", **({} if p.name == "smoke" else {"partition": {"name": "natural"}})},
+        "FEMNIST": {
+            "data": "femnist",
+            **({} if p.name == "smoke" else {"partition": {"name": "natural"}}),
+        },
     }
     return Experiment(
         "study",
@@ -330,16 +379,23 @@ def table1(p: Preset) -> Experiment:
         against="Gossip",
         seeds=p.more,
         first=("AFIND+", "Gossip", "FedeRiCo", "PENS"),
-        note="AFIND+ is the preset `tuned`; (υ=auto) the same with a sharper eye for who is alike; (blind) with υ = 1000: "
-        "everyone looks alike, and it draws at random; (paper) the closest reading of the paper that works. FedAvg is one "
-        "model for all, fine-tuned like the others.",
+        note=(
+            "AFIND+ is the preset `tuned`; (υ=auto) the same with a sharper eye for who is alike;"
+            " (blind) with υ = 1000: everyone looks alike, and it draws at random; (paper) the"
+            " closest reading of the paper that works. FedAvg is one model for all, fine-tuned like"
+            " the others."
+        ),
     )
 
 
 @_experiment
 def ablation(p: Preset) -> Experiment:
     """Table 2: identification, threshold, aggregation."""
-    parts = {"i": afind(p.k, ablation="i", k=p.k), "i+ii": afind(p.k, ablation="i+ii"), "i+ii+iii": afind(p.k)}
+    parts = {
+        "i": afind(p.k, ablation="i", k=p.k),
+        "i+ii": afind(p.k, ablation="i+ii"),
+        "i+ii+iii": afind(p.k),
+    }
     return Experiment(
         "ablation",
         "Table 2: which part of AFIND+ helps?",
@@ -350,14 +406,20 @@ def ablation(p: Preset) -> Experiment:
         against="Gossip",
         seeds=p.more,
         first=("i+ii+iii", "Gossip"),
-        note="i takes a fixed number, drawn by similarity; ii draws only from those whom the threshold admits; iii weighs "
-        "them by loss. Blind, not in the paper: all three with υ = 1000, to which everyone looks alike.",
+        note=(
+            "i takes a fixed number, drawn by similarity; ii draws only from those whom the"
+            " threshold admits; iii weighs them by loss. Blind, not in the paper: all three with υ"
+            " = 1000, to which everyone looks alike."
+        ),
     )
 
 
 def threshold(p: Preset, value: float) -> Layer:
     """AFIND+ with this τ and no other bound, measured often enough to tell when it is where."""
-    return {**afind(0, tau=value), "eval": {"every": 4 if p.name == "cpu" else 2, "gradients_every": 0}}
+    return {
+        **afind(0, tau=value),
+        "eval": {"every": 4 if p.name == "cpu" else 2, "gradients_every": 0},
+    }
 
 
 @_experiment
@@ -435,7 +497,9 @@ def topology(p: Preset) -> Experiment:
 @_experiment
 def privacy(p: Preset) -> Experiment:
     """Table 4: noise on cards."""
-    rows = {f"σ={s}": {"privacy": {"name": "proxy", "sigma": s, "lot": 128}} for s in (0, 2, 5, 10, 50)}
+    rows = {
+        f"σ={s}": {"privacy": {"name": "proxy", "sigma": s, "lot": 128}} for s in (0, 2, 5, 10, 50)
+    }
     return Experiment(
         "privacy",
         "Table 4: noise on cards",
@@ -446,7 +510,10 @@ def privacy(p: Preset) -> Experiment:
         against="σ=0",
         seeds=p.seeds,
         first=("σ=0", "σ=50", "σ=5"),
-        note="A card is clipped to length 1 and gets noise of standard deviation σ/L in each number; L = 128, the paper's.",
+        note=(
+            "A card is clipped to length 1 and gets noise of standard deviation σ/L in each number;"
+            " L = 128, the paper's."
+        ),
     )
 
 
@@ -466,7 +533,9 @@ def convergence(p: Preset) -> Experiment:
         rows,
         {"FEMNIST": {"data": "femnist"}},
         p.sizes,
-        over={"partition": {"name": "dirichlet", **SMOKE["partition"]}} if p.name == "smoke" else {},
+        over=(
+            {"partition": {"name": "dirichlet", **SMOKE["partition"]}} if p.name == "smoke" else {}
+        ),
         against="Gossip",
         seeds=p.more,
         first=("AFIND+", "Gossip"),
@@ -506,7 +575,10 @@ def dynamic(p: Preset) -> Experiment:
     base = CIFAR10["CIFAR-10 α=0.1"]
     columns = {
         "all there": {**base, "topology": "full"},
-        **{f"{away} % away": {**base, "topology": {"name": "full", "online": 1 - away / 100}} for away in (10, 30, 50)},
+        **{
+            f"{away} % away": {**base, "topology": {"name": "full", "online": 1 - away / 100}}
+            for away in (10, 30, 50)
+        },
         "half graph": {**base, "topology": half_graph(p)},
         "half graph anew each round": {**base, "topology": {**half_graph(p), "redraw": 1}},
     }
@@ -523,7 +595,16 @@ def dynamic(p: Preset) -> Experiment:
     )
 
 
-ATTACKS = ("label_flip", "sign_flip", "noise", "scaled", "constant", "free_rider", "loss_liar", "sketch_liar")
+ATTACKS = (
+    "label_flip",
+    "sign_flip",
+    "noise",
+    "scaled",
+    "constant",
+    "free_rider",
+    "loss_liar",
+    "sketch_liar",
+)
 
 
 @_experiment
@@ -551,12 +632,19 @@ def attack(p: Preset) -> Experiment:
             "Local": LOCAL,
         },
         {"clean": {"attack": "none"}, **{name: {"attack": {"name": name}} for name in ATTACKS}},
-        {"fashionmnist": {**p.sizes["fashionmnist"], **({} if p.name == "paper" else TINY if p.name == "cpu" else SMOKE)}},
+        {
+            "fashionmnist": {
+                **p.sizes["fashionmnist"],
+                **({} if p.name == "paper" else TINY if p.name == "cpu" else SMOKE),
+            }
+        },
         against="|clean",
         seeds=p.seeds,
         first=("Gossip", "AFIND+", "Gossip/normclip"),
-        note="A fifth of the peers attack, unless attack.fraction says otherwise. Bold: within 2 points of the same row "
-        "without attackers.",
+        note=(
+            "A fifth of the peers attack, unless attack.fraction says otherwise. Bold: within 2"
+            " points of the same row without attackers."
+        ),
         picture="heat",
     )
 
@@ -579,11 +667,17 @@ def theorem(p: Preset) -> Experiment:
         "theorem",
         "Theorem 3.5: the gradient's norm against rounds and learning rate",
         rows,
-        {"AFIND+": {"data": "fashionmnist", **afind(p.k)}, "Gossip": {"data": "fashionmnist", **gossip(p.k)}},
+        {
+            "AFIND+": {"data": "fashionmnist", **afind(p.k)},
+            "Gossip": {"data": "fashionmnist", **gossip(p.k)},
+        },
         {"fashionmnist": sizes},
         seeds=p.seeds,
         picture="theorem",
-        note="The norm is of the mean gradient of all peers at their mean model; SGD without momentum, one epoch a round.",
+        note=(
+            "The norm is of the mean gradient of all peers at their mean model; SGD without"
+            " momentum, one epoch a round."
+        ),
     )
 
 
@@ -591,7 +685,12 @@ def theorem(p: Preset) -> Experiment:
 def coreset(p: Preset) -> Experiment:
     """Section 3.2: are the gradients of the chosen closer to one's own?"""
     every = {"eval": {"every": 10, "gradients_every": 1 if p.name == "smoke" else 5}}
-    rows = {**rivals(p.k), "AFIND+": afind(p.k), "AFIND+ (paper)": PAPERS, "oracle": {"strategy": {"name": "oracle"}}}
+    rows = {
+        **rivals(p.k),
+        "AFIND+": afind(p.k),
+        "AFIND+ (paper)": PAPERS,
+        "oracle": {"strategy": {"name": "oracle"}},
+    }
     return Experiment(
         "coreset",
         "Coresets: gradients of the chosen against all",
@@ -602,6 +701,9 @@ def coreset(p: Preset) -> Experiment:
         against="Gossip",
         seeds=p.seeds,
         first=("AFIND+", "Gossip"),
-        note="‖∇F_i − ∇F_j‖² at the network's mean model, over the chosen j and over all in reach. The oracle reads labels.",
+        note=(
+            "‖∇F_i − ∇F_j‖² at the network's mean model, over the chosen j and over all in reach."
+            " The oracle reads labels."
+        ),
         picture="coreset",
     )

@@ -12,7 +12,8 @@ from scipy.stats import t as student
 
 @dataclass(frozen=True)
 class Difference:
-    """In points: mean over seeds, and half of the 95 % confidence interval (None for a single seed)."""
+    """In points: mean over seeds, and half of the 95 % confidence interval (None for a single
+    seed)."""
 
     mean: float
     half: float | None
@@ -21,7 +22,11 @@ class Difference:
     @property
     def sign(self) -> int:
         """+1 or -1 where the interval excludes 0; else 0."""
-        return 0 if self.half is None or abs(self.mean) <= self.half else int(math.copysign(1, self.mean))
+        return (
+            0
+            if self.half is None or abs(self.mean) <= self.half
+            else int(math.copysign(1, self.mean))
+        )
 
     def __neg__(self) -> Difference:
         return Difference(-self.mean, self.half, self.seeds)

@@ -11,7 +11,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence of the paper (or of ours, where it says so) that an experiment can confirm or not."""
+    """One sentence of the paper (or of ours, where it says so) that an experiment can confirm or
+    not."""
 
     id: str
     text: str

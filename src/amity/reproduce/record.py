@@ -1,4 +1,5 @@
-"""What is kept of a run: a line of JSON, small enough to be published with the table that it belongs to."""
+"""What is kept of a run: a line of JSON, small enough to be published with the table that it
+belongs to."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ import numpy as np
 from amity._version import __version__
 from amity.errors import RunDirError, brief
 from amity.files import write_atomically
+from amity.lab.run import Result
+from amity.lab.summary import received_by_round
 from amity.reproduce.experiment import Key
-from amity.run import Result
-from amity.summary import received_by_round
 from amity.topology import peer_names
 
 SERIES = ("gradient_norm2", "consensus", "coreset_error", "all_error", "taken", "auc")
@@ -31,7 +32,8 @@ class Record:
     column: str
     seed: int
     digest: str
-    """The name of its folder among the cells: the start of its config's digest, and of one's own code's if there is any."""
+    """The name of its folder among the cells: the start of its config's digest, and of one's own
+    code's if there is any."""
     accuracy: float
     best: float
     final: list[float | None]
@@ -80,13 +82,23 @@ def record_of(key: Key, result: Result, focus: str = "") -> Record:
     names, config = peer_names(result.config.peers), result.config
     moved, curve = received_by_round(result), result.curve
     if focus:
-        curve = [(r["round"], r["accuracy"]) for r in result.metrics if r["peer"] == focus and "accuracy" in r]
+        curve = [
+            (r["round"], r["accuracy"])
+            for r in result.metrics
+            if r["peer"] == focus and "accuracy" in r
+        ]
     final = result.final()
     seconds = _seconds(result.path / "timings.jsonl")
     series = {
         name: points
         for name in SERIES
-        if (points := [[r["round"] + 1, _round(r[name]) or 0.0] for r in result.rounds if r.get(name) is not None])
+        if (
+            points := [
+                [r["round"] + 1, _round(r[name]) or 0.0]
+                for r in result.rounds
+                if r.get(name) is not None
+            ]
+        )
     }
     for name in ("taken", "auc"):
         series[name] = series.get(name, [])[:: max(1, config.rounds // 10)]
@@ -133,4 +145,6 @@ def read_records(path: Path) -> tuple[Head, list[Record]]:
         first, *rest = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         return Head(**first), [Record(**line) for line in rest]
     except (OSError, ValueError, TypeError) as error:
-        raise RunDirError(f"{path}: is no file of records of `amity reproduce` ({brief(error)})") from None
+        raise RunDirError(
+            f"{path}: is no file of records of `amity reproduce` ({brief(error)})"
+        ) from None

@@ -1,4 +1,5 @@
-"""A table made from records: means, paired differences, accuracy at equal bytes, and what the paper prints beside them."""
+"""A table made from records: means, paired differences, accuracy at equal bytes, and what the paper
+prints beside them."""
 
 from __future__ import annotations
 
@@ -11,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from amity import figures
 from amity.errors import StorageError
 from amity.files import csv_text, write_atomically
-from amity.report import html_table, markdown_table, page, prose, section
+from amity.lab.summary import std
 from amity.reproduce.differences import Difference, paired
 from amity.reproduce.experiment import Experiment, Key
 from amity.reproduce.paper import Printed, printed
 from amity.reproduce.record import Head, Record, write_records
 from amity.reproduce.verdicts import RARE, Verdict, judge
-from amity.summary import std
+from amity.show import figures
+from amity.show.report import html_table, markdown_table, page, prose, section
 
 Grid = tuple[str, list[str], list[list[str]]]
 """A title, a header, and lines."""
@@ -29,12 +30,14 @@ GOSSIP = "Gossip"
 
 
 def at_bytes(record: Record, megabytes: float) -> float | None:
-    """Accuracy when so many bytes had been received: between two measurements in proportion, the last if never; None
-    before the first."""
+    """Accuracy when so many bytes had been received: between two measurements in proportion, the
+    last if never; None before the first."""
     moved, accuracy = [point[1] for point in record.curve], [point[2] for point in record.curve]
     if megabytes < moved[0]:
         return None
-    return float(np.interp(megabytes, moved, accuracy)) if moved[-1] > megabytes else record.accuracy
+    return (
+        float(np.interp(megabytes, moved, accuracy)) if moved[-1] > megabytes else record.accuracy
+    )
 
 
 @dataclass(frozen=True)
@@ -86,13 +89,22 @@ class Table:
         """The runs of a cell, by seed."""
         return self.by_key.get((panel, row, column), {})
 
-    def accuracies(self, panel: str, row: str, column: str, equal_bytes: bool = False) -> dict[int, float]:
-        """By seed, in percent; where there are attackers, of the peers that are honest in every column."""
+    def accuracies(
+        self, panel: str, row: str, column: str, equal_bytes: bool = False
+    ) -> dict[int, float]:
+        """By seed, in percent; where there are attackers, of the peers that are honest in every
+        column."""
         mine = self.of(panel, row, column)
         if equal_bytes:
             gossip = self.of(panel, GOSSIP, column)
-            found = {seed: at_bytes(r, gossip[seed].megabytes) for seed, r in mine.items() if seed in gossip}
-            return {seed: 100 * accuracy for seed, accuracy in found.items() if accuracy is not None}
+            found = {
+                seed: at_bytes(r, gossip[seed].megabytes)
+                for seed, r in mine.items()
+                if seed in gossip
+            }
+            return {
+                seed: 100 * accuracy for seed, accuracy in found.items() if accuracy is not None
+            }
         out = {}
         for seed, record in mine.items():
             bad = self._attackers.get((panel, seed))
@@ -102,7 +114,8 @@ class Table:
 
     @cached_property
     def _attackers(self) -> dict[tuple[str, int], set[int]]:
-        """Who attacks in any run of a panel and seed: compared are those who are honest in all of them."""
+        """Who attacks in any run of a panel and seed: compared are those who are honest in all of
+        them."""
         found: dict[tuple[str, int], set[int]] = {}
         for record in self.records:
             bad = {k for k, value in enumerate(record.final) if value is None}
@@ -144,7 +157,9 @@ class Table:
         other = self.baseline(panel, row, column)
         apart = self.difference((panel, row, column), other) if other else None
         here = self.experiment.printed in ("", panel) and not self.experiment.stand_in
-        paper, paper_std = self.printed.numbers.get((row, column), (None, None)) if here else (None, None)
+        paper, paper_std = (
+            self.printed.numbers.get((row, column), (None, None)) if here else (None, None)
+        )
         equal = list(self.accuracies(panel, row, column, equal_bytes=True).values())
         values = list(found.values())
         return Entry(
@@ -172,7 +187,7 @@ class Table:
     def verdicts(self) -> list[Verdict]:
         return judge(self)
 
-    # -- as text -------------------------------------------------------------------------------------------------------
+    # -- as text -----------------------------------------------------------------------------------
 
     def cell_text(self, entry: Entry | None) -> str:
         """A cell as it is printed; in tables of attacks, bold if it holds."""
@@ -181,7 +196,11 @@ class Table:
         value = f"{entry.accuracy:.1f}" + (f" ± {entry.std:.1f}" if entry.seeds > 1 else "")
         if entry.seeds < len(self.seeds):
             value += f" [{entry.seeds}]"
-        if self.experiment.picture == "heat" and entry.difference is not None and entry.difference >= -2:
+        if (
+            self.experiment.picture == "heat"
+            and entry.difference is not None
+            and entry.difference >= -2
+        ):
             return f"**{value}**"
         return value + (f" ({entry.paper:.1f})" if entry.paper is not None else "")
 
@@ -211,15 +230,27 @@ class Table:
         if not self.experiment.friends:
             return []
         return [
-            (f"{panel}, friends among those taken (in reach)".removeprefix(", "), *self._grid(panel, _friends_text))
+            (
+                f"{panel}, friends among those taken (in reach)".removeprefix(", "),
+                *self._grid(panel, _friends_text),
+            )
             for panel in self.panels
             if any(_friends_text(e) != "-" for e in self.entries if e.panel == panel)
         ]
 
-    def _grid(self, panel: str, text: Callable[[Entry | None], str]) -> tuple[list[str], list[list[str]]]:
+    def _grid(
+        self, panel: str, text: Callable[[Entry | None], str]
+    ) -> tuple[list[str], list[list[str]]]:
         """A header and lines, of the rows and columns that have anything to show."""
-        cells = {(row, c): text(self.entry(panel, row, c)) for row in self.rows for c in self.columns(panel)}
-        rows, columns = (dict.fromkeys(key[axis] for key, cell in cells.items() if cell != "-") for axis in (0, 1))
+        cells = {
+            (row, c): text(self.entry(panel, row, c))
+            for row in self.rows
+            for c in self.columns(panel)
+        }
+        rows, columns = (
+            dict.fromkeys(key[axis] for key, cell in cells.items() if cell != "-")
+            for axis in (0, 1)
+        )
         return ["", *columns], [[row, *(cells[row, c] for c in columns)] for row in rows]
 
     def differences(self) -> list[Grid]:
@@ -233,12 +264,21 @@ class Table:
                     continue
                 lines, columns = [], self.columns(panel)
                 for row in self.rows:
-                    cells = [self.difference((panel, row, c), (panel, against, c), equal) for c in columns]
+                    cells = [
+                        self.difference((panel, row, c), (panel, against, c), equal)
+                        for c in columns
+                    ]
                     if row != against and any(cells):
                         lines.append([row, *(str(cell) if cell else "-" for cell in cells)])
                 if lines:
                     title = f"{panel}, " if panel else ""
-                    out.append((f"{title}minus {against}{what} (points, 95 % interval)", ["", *columns], lines))
+                    out.append(
+                        (
+                            f"{title}minus {against}{what} (points, 95 % interval)",
+                            ["", *columns],
+                            lines,
+                        )
+                    )
         return out
 
     def costs(self) -> tuple[list[str], list[list[str]]]:
@@ -266,16 +306,21 @@ class Table:
     @property
     def caption(self) -> str:
         """What the numbers are."""
-        few = " (in square brackets: how many of them, where not all)" * any(e.seeds < len(self.seeds) for e in self.entries)
-        paper = " (in brackets: the paper's)" if any(e.paper is not None for e in self.entries) else ""
+        few = " (in square brackets: how many of them, where not all)" * any(
+            e.seeds < len(self.seeds) for e in self.entries
+        )
+        paper = (
+            " (in brackets: the paper's)" if any(e.paper is not None for e in self.entries) else ""
+        )
         who = f"of {self.experiment.called}" if self.experiment.focus else "mean over peers"
         start = f"{self.experiment.stand_in} " if self.experiment.stand_in else ""
         whole = self.experiment.whole or self.experiment.keys()
         there, asked = len(self.records), len(whole) * len(self.experiment.seeds)
         part = f" {there} of the table's {asked} runs." if there < asked else ""
         return (
-            f"{start}Test accuracy in the last round in %, {who} ± standard deviation over seeds{paper}; preset "
-            f"{self.head.preset}, seeds {', '.join(map(str, self.seeds))}{few}.{part} {self.head.sizes}."
+            f"{start}Test accuracy in the last round in %, {who} ± standard deviation over"
+            f" seeds{paper}; preset {self.head.preset}, seeds"
+            f" {', '.join(map(str, self.seeds))}{few}.{part} {self.head.sizes}."
         )
 
     def markdown(self) -> str:
@@ -289,14 +334,17 @@ class Table:
         return "\n\n".join(parts) + "\n"
 
     def save(self, path: Path) -> Path:
-        """records.jsonl, table.md, table.csv, verdicts.csv, figure.svg and report.html. A picture that cannot be drawn of
-        what is there loses nothing else."""
+        """records.jsonl, table.md, table.csv, verdicts.csv, figure.svg and report.html. A picture
+        that cannot be drawn of what is there loses nothing else."""
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(f"{path}: cannot be written ({error.strerror})") from None
         write_records(path / "records.jsonl", self.head, self.records)
-        verdicts = [{"claim": v.claim.text, "verdict": v.status, "evidence": v.evidence} for v in self.verdicts]
+        verdicts = [
+            {"claim": v.claim.text, "verdict": v.status, "evidence": v.evidence}
+            for v in self.verdicts
+        ]
         for name, text in (
             ("table.md", self.markdown()),
             ("table.csv", csv_text([asdict(entry) for entry in self.entries])),
@@ -318,13 +366,17 @@ class Table:
         return picture_of(self)
 
     def _html(self, picture: str) -> str:
-        errors = "".join(f'<p class="bad">{html.escape(k)}: {html.escape(v)}</p>' for k, v in self.errors.items())
+        errors = "".join(
+            f'<p class="bad">{html.escape(k)}: {html.escape(v)}</p>' for k, v in self.errors.items()
+        )
         tables = "".join(
             (f"<h3>{html.escape(title)}</h3>" if title else "") + html_table(head, lines)
             for title, head, lines in (*self.grids(), *self.differences(), *self.friends())
         )
         claims = html_table(
-            ["claim", "verdict", "evidence"], [[v.claim.text, f"**{v.status}**", v.evidence] for v in self.verdicts], True
+            ["claim", "verdict", "evidence"],
+            [[v.claim.text, f"**{v.status}**", v.evidence] for v in self.verdicts],
+            True,
         )
         known = "".join(f"<li>{prose(note)}</li>" for note in self.printed.known)
         where = f"In the paper: {self.printed.where}. " if self.printed.where else ""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from scipy.optimize import linprog
 
-from amity.figures import Array
 from amity.reproduce.differences import Difference, paired
 from amity.reproduce.paper import Claim
+from amity.show.figures import Array
 
 if TYPE_CHECKING:
     from amity.reproduce.record import Record
@@ -72,7 +72,9 @@ def judge(table: Table) -> list[Verdict]:
 
 def _complete(table: Table) -> bool:
     """Whether every cell of the table is there, with more than one seed."""
-    return all(len(table.by_key.get(key, {})) > 1 for key in table.experiment.whole | table.by_key.keys())
+    return all(
+        len(table.by_key.get(key, {})) > 1 for key in table.experiment.whole | table.by_key.keys()
+    )
 
 
 def _judged(table: Table) -> list[str]:
@@ -81,22 +83,26 @@ def _judged(table: Table) -> list[str]:
     return [row for row in table.rows if row in own or not own]
 
 
-# -- what verdicts are made of -----------------------------------------------------------------------------------------
+# -- what verdicts are made of ---------------------------------------------------------------------
 
 
 def weigh(found: Sequence[Difference | None], above: float = 0.0) -> Judged:
-    """Whether these differences are above a bound: all, some, or none of them by more than their intervals."""
+    """Whether these differences are above a bound: all, some, or none of them by more than their
+    intervals."""
     there = [d for d in found if d is not None]
     if not there or len(there) < len(found):
         raise LookupError("a difference is missing")
     plus = sum(d.half is not None and d.mean - d.half > above for d in there)
     minus = sum(d.half is not None and d.mean + d.half < above for d in there)
     means = [d.mean for d in there]
-    evidence = f"The difference is {there[0]} points" + (f", and should be above {above:g}." if above else ".")
+    evidence = f"The difference is {there[0]} points" + (
+        f", and should be above {above:g}." if above else "."
+    )
     if len(there) > 1:
         evidence = (
-            f"Of {len(there)} differences {plus} are above {above:g} and {minus} below by more than their 95 % intervals; "
-            f"they are {min(means):+.1f} to {max(means):+.1f} points, mean {np.mean(means):+.1f}."
+            f"Of {len(there)} differences {plus} are above {above:g} and {minus} below by more than"
+            f" their 95 % intervals; they are {min(means):+.1f} to {max(means):+.1f} points, mean"
+            f" {np.mean(means):+.1f}."
         )
     if all(d.half is None for d in there):
         return OPEN, evidence
@@ -138,14 +144,26 @@ def _by_panel(table: Table, one: Callable[[str], Judged]) -> Judged:
     if len(parts) == 1:
         return next(iter(parts.values()))
     kinds = [status for status, _ in parts.values()]
-    status = kinds[0] if len(set(kinds)) == 1 else PARTLY if {HOLDS, PARTLY} & set(kinds) else NOT if NOT in kinds else OPEN
-    return status, " ".join(f"{panel}: {status}. {evidence}" for panel, (status, evidence) in parts.items())
+    status = (
+        kinds[0]
+        if len(set(kinds)) == 1
+        else PARTLY
+        if {HOLDS, PARTLY} & set(kinds)
+        else NOT
+        if NOT in kinds
+        else OPEN
+    )
+    return status, " ".join(
+        f"{panel}: {status}. {evidence}" for panel, (status, evidence) in parts.items()
+    )
 
 
-# -- the claims --------------------------------------------------------------------------------------------------------
+# -- the claims ------------------------------------------------------------------------------------
 
 
-def _over(table: Table, panel: str, rivals: Sequence[str], equal_bytes: bool = False) -> dict[str, dict[str, Difference]]:
+def _over(
+    table: Table, panel: str, rivals: Sequence[str], equal_bytes: bool = False
+) -> dict[str, dict[str, Difference]]:
     """AFIND+ minus each rival, by column; every rival must be there."""
     out: dict[str, dict[str, Difference]] = {}
     for column in _all(column for p, column in _cells(table) if p == panel):
@@ -167,7 +185,13 @@ def _best_everywhere(table: Table) -> Judged:
         ahead = sum(all(d.mean > 0 for d in by_rival.values()) for by_rival in found.values())
         if status in (PARTLY, NOT):
             status = PARTLY if 2 * ahead >= len(found) else NOT
-        return status, f"First in {ahead} of {len(found)} columns (half are a part). AFIND+ minus all others: {evidence}"
+        return (
+            status,
+            (
+                f"First in {ahead} of {len(found)} columns (half are a part). AFIND+ minus all"
+                f" others: {evidence}"
+            ),
+        )
 
     return _by_panel(table, one)
 
@@ -177,12 +201,19 @@ def _margin(table: Table) -> Judged:
     def one(panel: str) -> Judged:
         found = _over(table, panel, RIVALS).values()
         closest = [min(by_rival.values(), key=lambda d: d.mean) for by_rival in found]
-        theirs = [min(d.mean for rival, d in by_rival.items() if rival != "Gossip") for by_rival in found]
+        theirs = [
+            min(d.mean for rival, d in by_rival.items() if rival != "Gossip") for by_rival in found
+        ]
         status, _ = weigh(closest, above=2)
-        return status, (
-            f"Two points or more ahead of the best of Gossip, PENS and FedeRiCo in {sum(d.mean >= 2 for d in closest)} of "
-            f"{len(closest)} columns ({', '.join(map(str, closest))}); of the better of PENS and FedeRiCo, the paper's best "
-            f"rivals, in {sum(mean >= 2 for mean in theirs)} ({min(theirs):+.1f} to {max(theirs):+.1f})."
+        return (
+            status,
+            (
+                "Two points or more ahead of the best of Gossip, PENS and FedeRiCo in"
+                f" {sum(d.mean >= 2 for d in closest)} of {len(closest)} columns"
+                f" ({', '.join(map(str, closest))}); of the better of PENS and FedeRiCo, the"
+                f" paper's best rivals, in {sum(mean >= 2 for mean in theirs)} ({min(theirs):+.1f}"
+                f" to {max(theirs):+.1f})."
+            ),
         )
 
     return _by_panel(table, one)
@@ -195,11 +226,23 @@ def _equal_bytes(table: Table) -> Judged:
         every = [d for by_rival in found.values() for d in by_rival.values()]
         good = sum(all(d.mean >= 0 for d in by_rival.values()) for by_rival in found.values())
         behind = sum(any(d.sign < 0 for d in by_rival.values()) for by_rival in found.values())
-        status = HOLDS if good == len(found) and not behind else PARTLY if good * 2 >= len(found) else NOT
-        said = "; ".join(f"{column}: " + ", ".join(f"{r} {d}" for r, d in by.items()) for column, by in found.items())
-        return status if _sure(every) else OPEN, (
-            f"At least equal to all three on average in {good} of {len(found)} columns, behind one of them by more than its "
-            f"interval in {behind} (AFIND+ minus {said})."
+        status = (
+            HOLDS
+            if good == len(found) and not behind
+            else PARTLY
+            if good * 2 >= len(found)
+            else NOT
+        )
+        said = "; ".join(
+            f"{column}: " + ", ".join(f"{r} {d}" for r, d in by.items())
+            for column, by in found.items()
+        )
+        return (
+            status if _sure(every) else OPEN,
+            (
+                f"At least equal to all three on average in {good} of {len(found)} columns, behind"
+                f" one of them by more than its interval in {behind} (AFIND+ minus {said})."
+            ),
         )
 
     return _by_panel(table, one)
@@ -216,10 +259,15 @@ def _friends(table: Table) -> Judged:
 
 
 def _finds(table: Table, panel: str, row: str) -> Judged:
-    """Whether a row takes twice as many friends as chance would, in every seed of every column where that is possible."""
+    """Whether a row takes twice as many friends as chance would, in every seed of every column
+    where that is possible."""
     said, twice, better, seeds = [], [], [], 0
     for column in (column for p, column in _cells(table) if p == panel):
-        runs = [r for r in table.of(panel, row, column).values() if r.precision is not None and r.base_rate]
+        runs = [
+            r
+            for r in table.of(panel, row, column).values()
+            if r.precision is not None and r.base_rate
+        ]
         pairs = [(r.precision or 0.0, r.base_rate or 1.0) for r in runs]
         if not pairs or float(np.mean([base for _, base in pairs])) < RARE:
             continue
@@ -230,11 +278,22 @@ def _finds(table: Table, panel: str, row: str) -> Judged:
         if base <= 0.5:  # twice as much is not possible above
             twice.append(all(p >= 2 * b for p, b in pairs))
     if not said:
-        return OPEN, "" if row != AFIND else "Nobody has a true friend (half of the labels in common) in these columns."
+        return (
+            OPEN,
+            (
+                ""
+                if row != AFIND
+                else "Nobody has a true friend (half of the labels in common) in these columns."
+            ),
+        )
     status = HOLDS if twice and all(twice) else PARTLY if all(better) else NOT
-    return status if seeds > 1 else OPEN, (
-        f"Friends among those taken, of friends in reach: {'; '.join(said)}. In every seed at least twice as many in "
-        f"{sum(twice)} of {len(twice)} columns where that is possible, more in {sum(better)} of {len(better)}."
+    return (
+        status if seeds > 1 else OPEN,
+        (
+            f"Friends among those taken, of friends in reach: {'; '.join(said)}. In every seed at"
+            f" least twice as many in {sum(twice)} of {len(twice)} columns where that is possible,"
+            f" more in {sum(better)} of {len(better)}."
+        ),
     )
 
 
@@ -243,10 +302,22 @@ def _each_part(table: Table) -> Judged:
     steps = (("Gossip", "i"), ("i", "i+ii"), ("i+ii", "i+ii+iii"), ("blind", "i+ii+iii"))
     parts = {}
     for below, above in steps:
-        parts[below] = weigh([table.difference((p, above, c), (p, below, c)) for p, c in _cells(table)])
+        parts[below] = weigh(
+            [table.difference((p, above, c), (p, below, c)) for p, c in _cells(table)]
+        )
     kinds = {parts[below][0] for below, _ in steps[:3]}
-    status = HOLDS if kinds == {HOLDS} else PARTLY if {HOLDS, PARTLY} & kinds else NOT if NOT in kinds else OPEN
-    return status, " ".join(f"{above} over {below}: {parts[below][0]}. {parts[below][1]}" for below, above in steps)
+    status = (
+        HOLDS
+        if kinds == {HOLDS}
+        else PARTLY
+        if {HOLDS, PARTLY} & kinds
+        else NOT
+        if NOT in kinds
+        else OPEN
+    )
+    return status, " ".join(
+        f"{above} over {below}: {parts[below][0]}. {parts[below][1]}" for below, above in steps
+    )
 
 
 def _area(record: Record) -> float:
@@ -255,7 +326,9 @@ def _area(record: Record) -> float:
 
 
 def _areas(table: Table, panel: str, column: str, ours: str, theirs: str) -> Difference:
-    mine, other = ({s: _area(r) for s, r in table.of(panel, row, column).items()} for row in (ours, theirs))
+    mine, other = (
+        {s: _area(r) for s, r in table.of(panel, row, column).items()} for row in (ours, theirs)
+    )
     return _there(paired(mine, other))
 
 
@@ -265,7 +338,10 @@ def _faster(table: Table) -> Judged:
     status, evidence = weigh(list(found.values()))
     return (
         status,
-        f"Mean accuracy over all rounds, AFIND+ minus {', '.join(f'{r} {d}' for r, d in found.items())}. {evidence}",
+        (
+            "Mean accuracy over all rounds, AFIND+ minus"
+            f" {', '.join(f'{r} {d}' for r, d in found.items())}. {evidence}"
+        ),
     )
 
 
@@ -278,16 +354,24 @@ def _plus(table: Table) -> Judged:
 
 @_check("pfl", "lifts")
 def _lifts(table: Table) -> Judged:
-    found = {f"{p} {c}": table.difference((p, AFIND, c), (p, "Gossip", c)) for p, c in _cells(table)}
+    found = {
+        f"{p} {c}": table.difference((p, AFIND, c), (p, "Gossip", c)) for p, c in _cells(table)
+    }
     status, evidence = weigh(list(found.values()))
     small = status == HOLDS and any(d is not None and d.mean < 2 for d in found.values())
     said = "; ".join(f"{key} {d}" for key, d in found.items())
-    return PARTLY if small else status, f"AFIND+ minus Gossip (less than 2 points is in part): {said}. {evidence}"
+    return (
+        PARTLY if small else status,
+        f"AFIND+ minus Gossip (less than 2 points is in part): {said}. {evidence}",
+    )
 
 
 def taus_of(table: Table) -> list[str]:
     """The rows of a τ each, from the smallest to the largest; at least two."""
-    rows = sorted((row for row in table.rows if re.fullmatch(r"τ=[\d.]+", row)), key=lambda row: float(row[2:]))
+    rows = sorted(
+        (row for row in table.rows if re.fullmatch(r"τ=[\d.]+", row)),
+        key=lambda row: float(row[2:]),
+    )
     if len(rows) < 2:
         raise LookupError("τ")
     return rows
@@ -319,8 +403,8 @@ def _stable(table: Table) -> Judged:
     smaller_is_worse = any(d.sign < 0 for d in there)
     status = NOT if max(spans) > 4 else PARTLY if max(spans) > 2 or smaller_is_worse else HOLDS
     said = (
-        f"From best to worst τ: {max(spans):.1f} points at most (2 are stable, 4 are in part). {rows[0]} minus {rows[-1]}: "
-        f"{evidence}"
+        f"From best to worst τ: {max(spans):.1f} points at most (2 are stable, 4 are in part)."
+        f" {rows[0]} minus {rows[-1]}: {evidence}"
     )
     return status if _sure(there) else OPEN, said
 
@@ -332,7 +416,9 @@ def rounds_to(record: Record, level: float) -> float | None:
 
 def tau_levels(table: Table, panel: str, column: str) -> float:
     """The accuracy to be reached: 98 % of the lowest final accuracy of any τ."""
-    entries = _all(entry for row in taus_of(table) if (entry := table.entry(panel, row, column)) is not None)
+    entries = _all(
+        entry for row in taus_of(table) if (entry := table.entry(panel, row, column)) is not None
+    )
     return 0.0098 * min(entry.accuracy for entry in entries)
 
 
@@ -341,14 +427,23 @@ def _sooner(table: Table) -> Judged:
     rows, said, found = taus_of(table), [], []
     for p, c in _cells(table):
         level = tau_levels(table, p, c)
-        needed = [{s: rounds_to(r, level) or r.rounds for s, r in table.of(p, row, c).items()} for row in rows]
+        needed = [
+            {s: rounds_to(r, level) or r.rounds for s, r in table.of(p, row, c).items()}
+            for row in rows
+        ]
         found.append(_there(paired(needed[0], needed[-1])))
-        said.append(f"{c} ({100 * level:.1f} %): {', '.join(f'{np.mean(list(n.values())):.0f}' for n in needed)}")
+        said.append(
+            f"{c} ({100 * level:.1f} %):"
+            f" {', '.join(f'{np.mean(list(n.values())):.0f}' for n in needed)}"
+        )
     status, _ = weigh(found)
     saved_rounds = ", ".join(map(str, found))
-    return status, (
-        f"Rounds to 98 % of the lowest final accuracy, for {', '.join(rows)}: {'; '.join(said)}. {rows[-1]} saves "
-        f"{saved_rounds} rounds over {rows[0]}."
+    return (
+        status,
+        (
+            f"Rounds to 98 % of the lowest final accuracy, for {', '.join(rows)}:"
+            f" {'; '.join(said)}. {rows[-1]} saves {saved_rounds} rounds over {rows[0]}."
+        ),
     )
 
 
@@ -359,22 +454,36 @@ def _grows(table: Table) -> Judged:
         for rival in RIVALS:
             gaps = []
             for panel in ("full", "half"):
-                ours, theirs = table.accuracies(panel, AFIND, column), table.accuracies(panel, rival, column)
-                gaps.append({seed: ours[seed] - theirs[seed] for seed in ours.keys() & theirs.keys()})
+                ours, theirs = (
+                    table.accuracies(panel, AFIND, column),
+                    table.accuracies(panel, rival, column),
+                )
+                gaps.append(
+                    {seed: ours[seed] - theirs[seed] for seed in ours.keys() & theirs.keys()}
+                )
             found[f"{column}, {rival}"] = _there(paired(gaps[1], gaps[0]))
     status, evidence = weigh(list(found.values()))
     said = "; ".join(f"{key} {d}" for key, d in found.items())
-    return status, f"Advantage on half of the graph minus advantage on the full one: {said}. {evidence}"
+    return (
+        status,
+        f"Advantage on half of the graph minus advantage on the full one: {said}. {evidence}",
+    )
 
 
 def _sigmas(table: Table, sigma: str) -> dict[str, Difference]:
-    found = {f"{p} {c}".strip(): table.difference((p, sigma, c), (p, "σ=0", c)) for p, c in _cells(table)}
+    found = {
+        f"{p} {c}".strip(): table.difference((p, sigma, c), (p, "σ=0", c)) for p, c in _cells(table)
+    }
     return {name: _there(apart) for name, apart in found.items()}
 
 
 @_check("privacy", "mild")
 def _mild(table: Table) -> Judged:
-    found = {f"σ={sigma}, {key}": d for sigma in (2, 5) for key, d in _sigmas(table, f"σ={sigma}").items()}
+    found = {
+        f"σ={sigma}, {key}": d
+        for sigma in (2, 5)
+        for key, d in _sigmas(table, f"σ={sigma}").items()
+    }
     status, evidence = weigh(list(found.values()), above=-3)
     return status, f"Minus σ=0: {'; '.join(f'{key} {d}' for key, d in found.items())}. {evidence}"
 
@@ -383,8 +492,18 @@ def _mild(table: Table) -> Judged:
 def _loses(table: Table) -> Judged:
     found = _sigmas(table, "σ=50")
     near = sum(-10 <= d.mean <= -4 for d in found.values())
-    status = HOLDS if near == len(found) else PARTLY if near or any(d.sign < 0 for d in found.values()) else NOT
-    said = "σ=50 minus σ=0, where 4 to 10 points are near enough: " + "; ".join(f"{k} {d}" for k, d in found.items()) + "."
+    status = (
+        HOLDS
+        if near == len(found)
+        else PARTLY
+        if near or any(d.sign < 0 for d in found.values())
+        else NOT
+    )
+    said = (
+        "σ=50 minus σ=0, where 4 to 10 points are near enough: "
+        + "; ".join(f"{k} {d}" for k, d in found.items())
+        + "."
+    )
     return status if _sure(list(found.values())) else OPEN, said
 
 
@@ -401,18 +520,24 @@ def _stranger_harms(table: Table) -> Judged:
 
 
 def bound(table: Table) -> tuple[dict[tuple[float, int], float], Array, float]:
-    """Mean squared gradient norm over the first T rounds for each η and T, the non-negative (a, b, c) of the tightest
-    a/(ηT) + bη + cη² that is nowhere below it, and the median of that bound over what was measured."""
+    """Mean squared gradient norm over the first T rounds for each η and T, the non-negative (a, b,
+    c) of the tightest a/(ηT) + bη + cη² that is nowhere below it, and the median of that bound over
+    what was measured."""
     points: dict[tuple[float, int], list[float]] = {}
     for record in table.records:
         if record.row.startswith("η=") and record.column == AFIND:
             eta, norms = float(record.row[2:]), record.series["gradient_norm2"]
             for upto in range(2, len(norms) + 1):
-                points.setdefault((eta, int(norms[upto - 1][0])), []).append(float(np.mean([v for _, v in norms[:upto]])))
+                points.setdefault((eta, int(norms[upto - 1][0])), []).append(
+                    float(np.mean([v for _, v in norms[:upto]]))
+                )
     mean = {key: float(np.mean(values)) for key, values in points.items()}
     if len(mean) < 4:
         raise LookupError("too few points")
-    shape = np.array([[1 / (eta * t), eta, eta * eta] for eta, t in mean]) / np.array(list(mean.values()))[:, None]
+    shape = (
+        np.array([[1 / (eta * t), eta, eta * eta] for eta, t in mean])
+        / np.array(list(mean.values()))[:, None]
+    )
     fit = linprog(shape.mean(0), A_ub=-shape, b_ub=-np.ones(len(shape)), bounds=(0, None)).x
     return mean, fit, float(np.median(shape @ fit))
 
@@ -421,13 +546,21 @@ def bound(table: Table) -> tuple[dict[tuple[float, int], float], Array, float]:
 def _rate(table: Table) -> Judged:
     mean, (a, b, c), slack = bound(table)
     etas = sorted({eta for eta, _ in mean})
-    series = {eta: [value for (one, _), value in sorted(mean.items()) if one == eta] for eta in etas}
+    series = {
+        eta: [value for (one, _), value in sorted(mean.items()) if one == eta] for eta in etas
+    }
     falls = all(values[-1] < values[0] for values in series.values())
     status = NOT if not falls else HOLDS if slack <= 3 else PARTLY
-    said = ", ".join(f"{values[0]:.2g} to {values[-1]:.2g} (η={eta:g})" for eta, values in series.items())
-    return status, (
-        f"AFIND+: from few rounds to all the mean goes from {said}. The tightest bound of that shape, {a:.2g}/(ηT) + "
-        f"{b:.2g}η + {c:.2g}η², is {slack:.1f} times what is measured (median; up to 3 times is a bound)."
+    said = ", ".join(
+        f"{values[0]:.2g} to {values[-1]:.2g} (η={eta:g})" for eta, values in series.items()
+    )
+    return (
+        status,
+        (
+            f"AFIND+: from few rounds to all the mean goes from {said}. The tightest bound of that"
+            f" shape, {a:.2g}/(ηT) + {b:.2g}η + {c:.2g}η², is {slack:.1f} times what is measured"
+            " (median; up to 3 times is a bound)."
+        ),
     )
 
 
@@ -443,9 +576,12 @@ def _consensus(table: Table) -> Judged:
     eta, distance = np.log(np.array(points).clip(1e-30)).T
     slope = float(np.polyfit(eta, distance, 1)[0])
     status = HOLDS if 1.5 <= slope <= 2.5 else PARTLY if slope > 0.5 else NOT
-    return status, (
-        f"Mean squared distance to the mean model grows like η to the power of {slope:.2f} (1.5 to 2.5 is square, more "
-        "than 0.5 is in part)."
+    return (
+        status,
+        (
+            f"Mean squared distance to the mean model grows like η to the power of {slope:.2f} (1.5"
+            " to 2.5 is square, more than 0.5 is in part)."
+        ),
     )
 
 
@@ -455,12 +591,20 @@ def _closer(table: Table) -> Judged:
     for p, c in _cells(table):
         for row in table.experiment.rows:
             runs = [[ratio for _, ratio in error_ratio(r)] for r in table.of(p, row, c).values()]
-            saved = {at: 100 * (1 - float(np.mean(ratios))) for at, ratios in enumerate(runs) if ratios}
+            saved = {
+                at: 100 * (1 - float(np.mean(ratios))) for at, ratios in enumerate(runs) if ratios
+            }
             if (by := paired(saved, dict.fromkeys(saved, 0.0))) is not None:
                 closer[f"{row}, {c}"] = by
     status, _ = weigh(_all(d for name, d in closer.items() if name.startswith(f"{AFIND},")))
     said = "; ".join(f"{name} {d} %" for name, d in closer.items())
-    return status, f"By how much the gradients of the chosen are closer than those of all, in squared distance: {said}."
+    return (
+        status,
+        (
+            "By how much the gradients of the chosen are closer than those of all, in squared"
+            f" distance: {said}."
+        ),
+    )
 
 
 def error_ratio(record: Record) -> list[tuple[float, float]]:
@@ -480,8 +624,12 @@ def _survives(table: Table) -> Judged:
     status, _ = weigh(list(lost.values()), above=-2)
     said = "; ".join(f"{c} {d}" for c, d in lost.items())
     ahead = weigh([table.difference(("", AFIND, c), ("", "Gossip", c)) for c in columns])[1]
-    return status, (
-        f"AFIND+ minus the same with everyone there, where 2 points are allowed: {said}. AFIND+ minus Gossip: {ahead}"
+    return (
+        status,
+        (
+            f"AFIND+ minus the same with everyone there, where 2 points are allowed: {said}. AFIND+"
+            f" minus Gossip: {ahead}"
+        ),
     )
 
 
@@ -489,20 +637,30 @@ def _survives(table: Table) -> Judged:
 def _within_two(table: Table) -> Judged:
     sure, likely, seeds = [], [], 0
     for row in _judged(table):
-        entries = [e for p, c in _cells(table) if (e := table.entry(p, row, c)) is not None and e.difference is not None]
+        entries = [
+            e
+            for p, c in _cells(table)
+            if (e := table.entry(p, row, c)) is not None and e.difference is not None
+        ]
         if not entries or max(e.taken for e in entries) <= 0.5:
             continue  # who takes nobody cannot be harmed
         seeds = max(seeds, *(e.seeds for e in entries))
         if all((e.difference or 0.0) >= -2 for e in entries):
             likely.append(row)
-            if all(e.interval is not None and (e.difference or 0.0) - e.interval >= -2 for e in entries):
+            if all(
+                e.interval is not None and (e.difference or 0.0) - e.interval >= -2 for e in entries
+            ):
                 sure.append(row)
     if not seeds:
         raise LookupError("attack")
     status = HOLDS if sure else PARTLY if likely else NOT
-    return status if seeds > 1 else OPEN, (
-        f"Within 2 points for every attack while taking from others: {', '.join(likely) or 'no row'}; with the whole "
-        f"interval: {', '.join(sure) or 'no row'}."
+    return (
+        status if seeds > 1 else OPEN,
+        (
+            "Within 2 points for every attack while taking from others:"
+            f" {', '.join(likely) or 'no row'}; with the whole interval:"
+            f" {', '.join(sure) or 'no row'}."
+        ),
     )
 
 
@@ -514,7 +672,11 @@ def _cheaper(table: Table) -> Judged:
         ours = [e for e in entries if e.row.startswith(AFIND)]
         for rival in (e for e in entries if not e.row.startswith((AFIND, "Local"))):
             total += 1
-            best = max((e for e in ours if e.megabytes <= 1.05 * rival.megabytes), key=lambda e: e.accuracy, default=None)
+            best = max(
+                (e for e in ours if e.megabytes <= 1.05 * rival.megabytes),
+                key=lambda e: e.accuracy,
+                default=None,
+            )
             if best is None:
                 said.append(f"{c} {rival.row}: no AFIND+ so cheap")
                 continue
@@ -526,7 +688,10 @@ def _cheaper(table: Table) -> Judged:
     if not total:
         raise LookupError("cost")
     status = HOLDS if good == total and not clear else PARTLY if good * 2 >= total else NOT
-    return status, (
-        f"So on average for {good} of {total} rivals (the best AFIND+ of at most 5 % more bytes, minus the rival; the best "
-        f"of several flatters): {'; '.join(said)}."
+    return (
+        status,
+        (
+            f"So on average for {good} of {total} rivals (the best AFIND+ of at most 5 % more"
+            f" bytes, minus the rival; the best of several flatters): {'; '.join(said)}."
+        ),
     )

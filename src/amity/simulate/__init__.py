@@ -1,5 +1,5 @@
 """The simulator: all peers in one process."""
 
-from amity.simulate.engine import Report, Simulation
+from amity.simulate.engine import Simulation
 
-__all__ = ["Report", "Simulation"]
+__all__ = ["Simulation"]

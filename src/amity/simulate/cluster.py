@@ -1,8 +1,10 @@
-"""The crew on a Ray cluster: a fixed pool of actors, each with a shard of the peers, that keep their rows.
+"""The crew on a Ray cluster: a fixed pool of actors, each with a shard of the peers, that keep
+their rows.
 
-Only what a plan asks for moves: a model that a job reads elsewhere is put into the object store once a round by the actor
-that has it. Rows are mixed where their peer lives. Every wait has a limit. When an actor is lost, all are built anew on the
-nodes that are left, the run goes back to its last checkpoint, and the rounds since are done again: the bits are the same.
+Only what a plan asks for moves: a model that a job reads elsewhere is put into the object store
+once a round by the actor that has it. Rows are mixed where their peer lives. Every wait has a
+limit. When an actor is lost, all are built anew on the nodes that are left, the run goes back to
+its last checkpoint, and the rounds since are done again: the bits are the same.
 
 Ray itself lets whoever reaches its ports run code: keep a cluster inside a network of your own.
 """
@@ -22,13 +24,13 @@ import torch
 from amity.config import Config, resolve
 from amity.core import START, PeerId, Share
 from amity.data import split
+from amity.data.samples import PeerData
 from amity.errors import ConfigError, Failure
-from amity.facts import Measure
-from amity.peer import PeerData
-from amity.run import load_data
-from amity.simulate.build import make_shard, units_of
-from amity.simulate.crew import CrewLost, Tell, cores, keep_memory
-from amity.simulate.shard import Answered, Job, Shard
+from amity.facts import ModelFact
+from amity.processes import cores, keep_memory
+from amity.round.build import load_data, make_shard, units_of
+from amity.round.shard import Answered, Job, Shard
+from amity.simulate.crew import CrewLost, Tell
 from amity.topology import peer_names
 
 Packed = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any] | None]
@@ -51,7 +53,9 @@ def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
 class Place:
     """One actor: some peers, and the verbs of their shard."""
 
-    def __init__(self, config_toml: str, names: tuple[PeerId, ...], mine: tuple[PeerId, ...]) -> None:
+    def __init__(
+        self, config_toml: str, names: tuple[PeerId, ...], mine: tuple[PeerId, ...]
+    ) -> None:
         self._plan = (config_toml, names, mine)
         self.shard: Shard
 
@@ -62,11 +66,16 @@ class Place:
         torch.set_num_threads(1)
         config = resolve([tomllib.loads(config_toml)])
         dataset = load_data(config)
-        data = split(dataset, config.partition.thing, names, config.seed)
-        self.shard = make_shard(config, dataset, mine, {name: data[name] for name in mine}, everyone=names)
+        data = split(dataset, config.partition.instance, names, config.seed)
+        self.shard = make_shard(
+            config, dataset, mine, {name: data[name] for name in mine}, everyone=names
+        )
 
-    def do(self, jobs: Sequence[Job], lent: Sequence[PeerId], guests: Sequence[PeerId], *models: Packed) -> list[Any]:
-        """Do jobs that read these models of peers elsewhere: first published ones, then ones of the round's start."""
+    def do(
+        self, jobs: Sequence[Job], lent: Sequence[PeerId], guests: Sequence[PeerId], *models: Packed
+    ) -> list[Any]:
+        """Do jobs that read these models of peers elsewhere: first published ones, then ones of the
+        round's start."""
         shares = [unpack(model) for model in models]
         self.shard.lent = dict(zip(lent, shares[: len(lent)], strict=True))
         self.shard.lent_start = dict(zip(guests, shares[len(lent) :], strict=True))
@@ -90,7 +99,7 @@ class Place:
     def measure(
         self,
         name: PeerId,
-        fact: Measure,
+        fact: ModelFact,
         others: tuple[PeerId, ...],
         round: int,
         lent: Mapping[PeerId, Packed],
@@ -98,7 +107,9 @@ class Place:
     ) -> Answered:
         self.shard.lent = {j: unpack(model) for j, model in lent.items()}
         try:
-            return self.shard.measure(name, fact, others, round, {j: unpack(model) for j, model in brought.items()})
+            return self.shard.measure(
+                name, fact, others, round, {j: unpack(model) for j, model in brought.items()}
+            )
         finally:
             self.shard.lent = {}
 
@@ -113,7 +124,9 @@ class Place:
         return {key: value.numpy() for key, value in self.shard.peers[name].snapshot().items()}
 
     def restore(self, name: PeerId, round: int, tensors: dict[str, np.ndarray[Any, Any]]) -> None:
-        self.shard.peers[name].resume(round, {key: torch.from_numpy(np.array(value)) for key, value in tensors.items()})
+        self.shard.peers[name].resume(
+            round, {key: torch.from_numpy(np.array(value)) for key, value in tensors.items()}
+        )
 
 
 class RayCrew:
@@ -131,7 +144,9 @@ class RayCrew:
         if names != peer_names(len(names)):
             raise ConfigError("engine ray: peers must have their usual names")
         if config.device != "cpu":
-            raise ConfigError(f"engine ray: works on CPUs, got device={config.device}; use engine=local")
+            raise ConfigError(
+                f"engine ray: works on CPUs, got device={config.device}; use engine=local"
+            )
         self.ray = _connect(address)
         self.config, self.names, self.actors, self.timeout = config, names, actors, timeout
         self.units = units_of(config, data)
@@ -140,10 +155,13 @@ class RayCrew:
         self._published: dict[PeerId, Any] = {}
         """References to models in the object store, of this round."""
         if actors > self._cpus():
-            raise ConfigError(f"engine.actors: {actors} actors need a CPU each, and the cluster has {self._cpus()}")
+            raise ConfigError(
+                f"engine.actors: {actors} actors need a CPU each, and the cluster has"
+                f" {self._cpus()}"
+            )
         self.rebuild()
 
-    # -- the pool ------------------------------------------------------------------------------------------------------
+    # -- the pool ----------------------------------------------------------------------------------
 
     def rebuild(self) -> None:
         """A fresh pool on the nodes that are there, with all peers before their first round."""
@@ -170,7 +188,8 @@ class RayCrew:
             self._home |= dict.fromkeys(mine, at)
             self._places.append(actor.remote(text, self.names, mine))
         self._get(
-            [place.build.remote() for place in self._places], f"{count} actors with a CPU each ({free} in the cluster)"
+            [place.build.remote() for place in self._places],
+            f"{count} actors with a CPU each ({free} in the cluster)",
         )
 
     def _cpus(self) -> int:
@@ -189,26 +208,40 @@ class RayCrew:
             values: list[Any] = self.ray.get(list(references), timeout=self.timeout)
         except errors.GetTimeoutError:
             raise CrewLost(
-                f"engine ray: no answer in {self.timeout:g} s from {what}; see engine.timeout, engine.actors"
+                f"engine ray: no answer in {self.timeout:g} s from {what}; see engine.timeout,"
+                " engine.actors"
             ) from None
-        except (errors.RayActorError, errors.ObjectLostError, errors.WorkerCrashedError, errors.NodeDiedError) as error:
+        except (
+            errors.RayActorError,
+            errors.ObjectLostError,
+            errors.WorkerCrashedError,
+            errors.NodeDiedError,
+        ) as error:
             raise CrewLost(f"engine ray: lost {what} ({type(error).__name__})") from None
         except errors.RayTaskError as error:
             cause = error.cause
-            raise (cause if isinstance(cause, Exception) else Failure(f"engine ray: {what}: {cause}")) from None
+            raise (
+                cause if isinstance(cause, Exception) else Failure(f"engine ray: {what}: {cause}")
+            ) from None
         return values
 
-    # -- jobs ----------------------------------------------------------------------------------------------------------
+    # -- jobs --------------------------------------------------------------------------------------
 
     def do(self, jobs: Sequence[Job], tell: Tell) -> list[Any]:
         if any(job.verb == "train" for job in jobs):
             self._published = {}
         guests: dict[PeerId, Any] = {}
-        for job in jobs:  # all exports before all jobs: an actor works in order, and must not wait for one that waits for it
+        # all exports before all jobs: an actor works in order, and must not wait for one that
+        # waits for it
+        for job in jobs:
             for name in job.needs:
                 if self._home[name] != self._home[job.at]:
                     self._lend(name)
-            guests |= {name: self._start_share(name, job.args[-1]) for name in job.guests if name not in guests}
+            guests |= {
+                name: self._start_share(name, job.args[-1])
+                for name in job.guests
+                if name not in guests
+            }
         parcels = list(self._parcels(jobs))
         references = [self._submit(at, [jobs[k] for k in places], guests) for at, places in parcels]
         results: list[Any] = [None] * len(jobs)
@@ -221,7 +254,10 @@ class RayCrew:
             if ready:
                 deadline = time.monotonic() + self.timeout
             elif time.monotonic() > deadline:
-                raise CrewLost(f"engine ray: no answer in {self.timeout:g} s from the actors at work ({jobs[0].verb})")
+                raise CrewLost(
+                    f"engine ray: no answer in {self.timeout:g} s from the actors at work"
+                    f" ({jobs[0].verb})"
+                )
         answers = self._get(references, f"the actors at work ({jobs[0].verb})") if jobs else []
         for (_, places), answer in zip(parcels, answers, strict=True):
             for k, value in zip(places, answer, strict=True):
@@ -229,7 +265,8 @@ class RayCrew:
         return results
 
     def _parcels(self, jobs: Sequence[Job]) -> Iterator[tuple[int, list[int]]]:
-        """Jobs of one actor: one by one where models must travel, else a few calls for all of them."""
+        """Jobs of one actor: one by one where models must travel, else a few calls for all of
+        them."""
         plain: dict[int, list[int]] = {}
         for k, job in enumerate(jobs):
             home = self._home[job.at]
@@ -259,24 +296,37 @@ class RayCrew:
     def _at(self, name: PeerId) -> Any:
         return self._places[self._home[name]]
 
-    # -- vectors -------------------------------------------------------------------------------------------------------
+    # -- vectors -----------------------------------------------------------------------------------
 
     def shares(self, names: tuple[PeerId, ...], me: PeerId = "") -> dict[PeerId, Share]:
-        lent = [self._at(name).mine.remote(name) if name == me else self._lend(name) for name in names]
+        lent = [
+            self._at(name).mine.remote(name) if name == me else self._lend(name) for name in names
+        ]
         packed = self._get(lent, "published models")
         return {name: unpack(one) for name, one in zip(names, packed, strict=True)}
 
     def start_shares(self, names: tuple[PeerId, ...], round: int) -> dict[PeerId, Share]:
-        packed = self._get([self._start_share(name, round) for name in names], "models of the start")
+        packed = self._get(
+            [self._start_share(name, round) for name in names], "models of the start"
+        )
         return {name: unpack(one) for name, one in zip(names, packed, strict=True)}
 
     def absorb(self, name: PeerId, mixed: Share, round: int) -> None:
         self._get([self._at(name).absorb.remote(name, pack(mixed), round)], f"the actor of {name}")
 
     def measure(
-        self, name: PeerId, fact: Measure, others: tuple[PeerId, ...], round: int, brought: Mapping[PeerId, Share]
+        self,
+        name: PeerId,
+        fact: ModelFact,
+        others: tuple[PeerId, ...],
+        round: int,
+        brought: Mapping[PeerId, Share],
     ) -> Answered:
-        away = tuple(j for j in others if j not in brought and j != START and self._home[j] != self._home[name])
+        away = tuple(
+            j
+            for j in others
+            if j not in brought and j != START and self._home[j] != self._home[name]
+        )
         lent = {j: pack(share) for j, share in self.shares(away).items()}
         packed = {j: pack(share) for j, share in brought.items()}
         job = self._at(name).measure.remote(name, fact, others, round, lent, packed)
@@ -287,9 +337,18 @@ class RayCrew:
         return self.shares(self.names[:1])[self.names[0]].mask
 
     def matrix(self, which: str) -> torch.Tensor:
-        parts = self._get([place.rows.remote(which) for place in self._places], f"all rows of {which}")
-        homes = [sorted(name for name, home in self._home.items() if home == at) for at in range(len(self._places))]
-        rows = {name: part[k] for names, part in zip(homes, parts, strict=True) for k, name in enumerate(names)}
+        parts = self._get(
+            [place.rows.remote(which) for place in self._places], f"all rows of {which}"
+        )
+        homes = [
+            sorted(name for name, home in self._home.items() if home == at)
+            for at in range(len(self._places))
+        ]
+        rows = {
+            name: part[k]
+            for names, part in zip(homes, parts, strict=True)
+            for k, name in enumerate(names)
+        }
         return torch.from_numpy(np.stack([rows[name] for name in self.names]))
 
     def set_common(self, vector: torch.Tensor) -> None:
@@ -323,14 +382,22 @@ def _connect(address: str) -> Any:
             if address:
                 ray.init(address=address, **common)
             else:
-                ray.init(num_cpus=cores(), include_dashboard=False, object_store_memory=_store_size(), **common)
+                ray.init(
+                    num_cpus=cores(),
+                    include_dashboard=False,
+                    object_store_memory=_store_size(),
+                    **common,
+                )
         except (ConnectionError, OSError, ValueError, RuntimeError) as error:
-            raise ConfigError(f"engine.address: no Ray cluster at {address!r} ({type(error).__name__})") from None
+            raise ConfigError(
+                f"engine.address: no Ray cluster at {address!r} ({type(error).__name__})"
+            ) from None
     return ray
 
 
 def _store_size() -> int:
-    """A fifth of the memory, as far as the system's shared memory allows: more would spill to disk."""
+    """A fifth of the memory, as far as the system's shared memory allows: more would spill to
+    disk."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     shared = os.statvfs("/dev/shm") if os.path.isdir("/dev/shm") else None  # noqa: S108
     room = shared.f_bavail * shared.f_frsize if shared else memory

@@ -1,20 +1,19 @@
 """Who does the jobs of a round: this process, or as many forked workers as there are cores.
 
-Workers are forked, one thread each. All vectors lie in memory that they share with this process, so a job is a few bytes
-("train peer-07 in round 3") and so is its answer. This process hands out jobs by one pipe a worker, holds no lock that a
-dying worker could take along, and does again what a killed worker left unfinished: jobs can be repeated, so the bits do
-not depend on the number of workers, on who does what, or on who dies.
+Workers are forked, one thread each. All vectors lie in memory that they share with this process, so
+a job is a few bytes ("train peer-07 in round 3") and so is its answer. This process hands out jobs
+by one pipe a worker, holds no lock that a dying worker could take along, and does again what a
+killed worker left unfinished: jobs can be repeated, so the bits do not depend on the number of
+workers, on who does what, or on who dies.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import multiprocessing
 import os
 import pickle
 import signal
-import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,16 +26,18 @@ import torch
 
 from amity.core import START, PeerId, Share
 from amity.errors import AmityError, Failure
-from amity.facts import Measure
-from amity.simulate.matrices import scratch
-from amity.simulate.shard import Answered, Hosted, Job, Shard
+from amity.facts import ModelFact
+from amity.processes import die_with, keep_memory
+from amity.round.matrices import scratch
+from amity.round.shard import Answered, Hosted, Job, Shard
 
 Tell = Callable[[float], None]
 """Told how much of a list of jobs is done."""
 
 
 class CrewLost(Failure):
-    """Some of the crew is gone, and with it the rows of its peers: go back to the last checkpoint."""
+    """Some of the crew is gone, and with it the rows of its peers: go back to the last
+    checkpoint."""
 
 
 class Crew(Protocol):
@@ -55,7 +56,12 @@ class Crew(Protocol):
         """Give a peer its next start."""
 
     def measure(
-        self, name: PeerId, fact: Measure, others: tuple[PeerId, ...], round: int, brought: Mapping[PeerId, Share]
+        self,
+        name: PeerId,
+        fact: ModelFact,
+        others: tuple[PeerId, ...],
+        round: int,
+        brought: Mapping[PeerId, Share],
     ) -> Answered:
         """What a fact says of models some of which exist nowhere but here."""
 
@@ -80,7 +86,8 @@ class Crew(Protocol):
 
 
 class Inline:
-    """Everything in this process: the plain version, and the one for devices that cannot be forked."""
+    """Everything in this process: the plain version, and the one for devices that cannot be
+    forked."""
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
@@ -93,7 +100,10 @@ class Inline:
         return results
 
     def shares(self, names: tuple[PeerId, ...], me: PeerId = "") -> dict[PeerId, Share]:
-        return {name: self.shard.peers[me].mine if name == me else self.shard.share_of(name) for name in names}
+        return {
+            name: self.shard.peers[me].mine if name == me else self.shard.share_of(name)
+            for name in names
+        }
 
     def start_shares(self, names: tuple[PeerId, ...], round: int) -> dict[PeerId, Share]:
         return self.shard.start_shares(names, round)
@@ -102,7 +112,12 @@ class Inline:
         self.shard.absorb(name, mixed, round)
 
     def measure(
-        self, name: PeerId, fact: Measure, others: tuple[PeerId, ...], round: int, brought: Mapping[PeerId, Share]
+        self,
+        name: PeerId,
+        fact: ModelFact,
+        others: tuple[PeerId, ...],
+        round: int,
+        brought: Mapping[PeerId, Share],
     ) -> Answered:
         return self.shard.measure(name, fact, others, round, brought)
 
@@ -132,24 +147,6 @@ class Inline:
         """Nothing to end."""
 
 
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else (os.cpu_count() or 1)
-
-
-_mine: list[int] = []
-
-
-def cores_for_me() -> int:
-    """How many cores this process may use: all, unless it has been told that it shares them."""
-    return _mine[0] if _mine else cores()
-
-
-def share_cores(processes: int) -> None:
-    """Say that so many processes like this one are at work."""
-    _mine[:] = [max(1, cores() // max(processes, 1))]
-
-
-CAN_FORK = sys.platform == "linux"
 TRIES = 3
 
 
@@ -205,7 +202,8 @@ class Workers(Inline):
                     left -= 1
                     tell(1 - left / len(parcels))
         except BaseException:
-            self.close()  # what is still on its way must not be taken for the answer to something else
+            # what is still on its way must not be taken for the answer to something else
+            self.close()
             raise
         return [result for parcel in results if parcel is not None for result in parcel]
 
@@ -214,7 +212,9 @@ class Workers(Inline):
         signs: dict[Any, tuple[int, _Worker]] = {}
         for place, worker in enumerate(self._crew):
             signs |= {worker.pipe: (place, worker), worker.process.sentinel: (place, worker)}
-        return list({signs[sign][0]: signs[sign] for sign in wait(list(signs), timeout=1.0)}.values())
+        return list(
+            {signs[sign][0]: signs[sign] for sign in wait(list(signs), timeout=1.0)}.values()
+        )
 
     def _send(self, worker: _Worker, at: int, parcels: Sequence[Sequence[Job]]) -> None:
         worker.parcel = at
@@ -238,9 +238,15 @@ class Workers(Inline):
         return results
 
     def _lost(
-        self, place: int, worker: _Worker, queue: deque[int], tries: list[int], parcels: Sequence[Sequence[Job]]
+        self,
+        place: int,
+        worker: _Worker,
+        queue: deque[int],
+        tries: list[int],
+        parcels: Sequence[Sequence[Job]],
     ) -> None:
-        """Hire another, and put back what the dead one had; give up on work that kills whoever takes it."""
+        """Hire another, and put back what the dead one had; give up on work that kills whoever
+        takes it."""
         worker.process.join()
         worker.pipe.close()
         if worker.parcel is not None:
@@ -249,8 +255,9 @@ class Workers(Inline):
             if tries[at] >= TRIES:
                 job = parcels[at][0]
                 raise Failure(
-                    f"{job.verb} of {job.at} killed its worker process {TRIES} times "
-                    f"(exit {worker.process.exitcode}; -9 is often a lack of memory); use fewer or smaller peers"
+                    f"{job.verb} of {job.at} killed its worker process {TRIES} times (exit"
+                    f" {worker.process.exitcode}; -9 is often a lack of memory); use fewer or"
+                    " smaller peers"
                 )
             queue.appendleft(at)
         self.replaced += 1
@@ -258,7 +265,10 @@ class Workers(Inline):
 
     def _hire(self, place: int) -> _Worker:
         mine, theirs = multiprocessing.Pipe()
-        target, args = _work, (self.shard, theirs, self._trays[2 * place : 2 * place + 2], os.getpid())
+        target, args = (
+            _work,
+            (self.shard, theirs, self._trays[2 * place : 2 * place + 2], os.getpid()),
+        )
         process = multiprocessing.get_context("fork").Process(target=target, args=args, daemon=True)
         process.start()
         theirs.close()
@@ -292,7 +302,8 @@ class _OnTray(Share):
 
 
 def _reads_what_it_writes(job: Job) -> bool:
-    """Whether a job that was cut short could not be repeated: a row that stands on its own model of the start."""
+    """Whether a job that was cut short could not be repeated: a row that stands on its own model of
+    the start."""
     return job.verb == "settle" and START in job.args[1]
 
 
@@ -328,20 +339,3 @@ def _packed(result: Any, tray: torch.Tensor) -> Any:
         tray[1].copy_(share.mask)
     marker = _OnTray(torch.empty(0), None, share.mask is not None)
     return result._replace(offer=result.offer._replace(share=marker))
-
-
-def die_with(parent: int) -> None:
-    """Linux: when the parent is gone, however it went, this process is too."""
-    set_parent_death_signal = 1
-    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
-    if os.getppid() != parent:  # it went before we could ask
-        os._exit(1)
-
-
-def keep_memory() -> None:
-    """glibc: keep freed blocks instead of handing them back, so that every batch does not fault in its pages anew."""
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        trim_threshold, mmap_threshold, everything = -1, -3, 1 << 30
-        libc.mallopt(trim_threshold, everything)
-        libc.mallopt(mmap_threshold, everything)

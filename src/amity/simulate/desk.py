@@ -1,7 +1,8 @@
 """Carries one peer's asks within a round of the simulator, and books what they move.
 
-An ask is answered in three steps, so that the asks of all peers can be computed together: `open` says who answers and
-books the transfer, the engine has done what is `wanting`, and `read` turns it into answers.
+An ask is answered in three steps, so that the asks of all peers can be computed together: `open`
+says who answers and books the transfer, the engine has done what is `wanting`, and `read` turns it
+into answers.
 """
 
 from __future__ import annotations
@@ -12,10 +13,20 @@ from typing import Any
 
 import torch
 
-from amity.attacks import Attack
 from amity.core import START, Answers, Ask, Card, Memory, PeerId, Reference, Share, Strategy
-from amity.facts import REPLY_BYTES, Fact, Labels, Ledger, Losses, Measure, Offer, Similarity, transfer
-from amity.proxy import units
+from amity.facts import (
+    REPLY_BYTES,
+    Fact,
+    Labels,
+    Ledger,
+    Losses,
+    ModelFact,
+    Offer,
+    Similarity,
+    transfer,
+)
+from amity.geometry import units
+from amity.peer.attacks import Attack
 from amity.topology import Network
 
 ELSEWHERE = Share(torch.empty(0))
@@ -26,13 +37,15 @@ OWN_START = Offer(share=ELSEWHERE)
 
 
 def is_central(strategy: Strategy) -> bool:
-    """Whether a strategy stands for a server: everyone is its neighbour, and models move by way of it."""
+    """Whether a strategy stands for a server: everyone is its neighbour, and models move by way of
+    it."""
     return isinstance(strategy, Reference) and strategy.ignores_graph
 
 
 @dataclass
 class Seat:
-    """What the engine knows of one peer within a round: never its vectors, only what has been said of them."""
+    """What the engine knows of one peer within a round: never its vectors, only what has been said
+    of them."""
 
     name: PeerId
     examples: int
@@ -47,7 +60,7 @@ class Seat:
     start_bytes: int = 0
     losses: Losses | None = None
     """Its own, before and after training, once somebody has asked."""
-    known: dict[tuple[Measure, PeerId], Any] = field(default_factory=dict)
+    known: dict[tuple[ModelFact, PeerId], Any] = field(default_factory=dict)
     """What I have measured of others' models: nothing is computed twice in a round."""
     offers: dict[type[Fact], Offer] = field(default_factory=dict)
     attack: Attack | None = None
@@ -77,8 +90,14 @@ class Seat:
         if offer.losses is not None:
             offer = offer._replace(losses=self.attack.losses(offer.losses))
         if offer.card is not None:
-            known = asker.last if asker.last is not None and asker.last.shape == offer.card.sketch.shape else None
-            offer = offer._replace(card=replace(offer.card, sketch=self.attack.sketch(offer.card.sketch, known)))
+            known = (
+                asker.last
+                if asker.last is not None and asker.last.shape == offer.card.sketch.shape
+                else None
+            )
+            offer = offer._replace(
+                card=replace(offer.card, sketch=self.attack.sketch(offer.card.sketch, known))
+            )
         return offer
 
     def offer(self, fact: Fact) -> Offer:
@@ -94,7 +113,7 @@ class Seat:
             )
         return self.offers[kind]
 
-    def measured(self, fact: Measure, peers: Sequence[PeerId]) -> Answers:
+    def measured(self, fact: ModelFact, peers: Sequence[PeerId]) -> Answers:
         return {j: self.known[fact, j] for j in peers}
 
     def pay(self, forward: int, backward: int) -> None:
@@ -128,19 +147,28 @@ class Desk:
             raise TypeError(f"a plan must yield Ask(fact, peers), got {ask!r}")
         fact, me = ask.fact, self.me
         if fact.reference and not self.reference:
-            raise TypeError(f"{type(fact).__name__}() is for references only; mix amity.core.Reference into the strategy")
-        if START in ask.peers and not isinstance(fact, Measure):
-            raise TypeError(f"{type(fact).__name__}() cannot be asked of START; facts that measure models can")
+            raise TypeError(
+                f"{type(fact).__name__}() is for references only; mix amity.core.Reference into the"
+                " strategy"
+            )
+        if START in ask.peers and not isinstance(fact, ModelFact):
+            raise TypeError(
+                f"{type(fact).__name__}() cannot be asked of START; facts that measure models can"
+            )
         mine = (me.name, START)
         if self.network.drop == 0:
             return sorted(j for j in set(ask.peers) if j in self.near or j in mine)
         here = []
         for j in sorted(set(ask.peers)):
-            arrived = isinstance(fact, Measure) and j in self.arrived  # measured here: nothing is sent that could be lost
+            # measured here: nothing is sent that could be lost
+            arrived = isinstance(fact, ModelFact) and j in self.arrived
             if (
                 j in mine
                 or arrived
-                or (j in self.near and self.network.delivered(me.round, me.name, j, type(fact).__name__))
+                or (
+                    j in self.near
+                    and self.network.delivered(me.round, me.name, j, type(fact).__name__)
+                )
             ):
                 here.append(j)
             elif j in self.near:
@@ -157,13 +185,21 @@ class Desk:
         elif "card" in fact.moves and other.card is not None and other.name not in self._cards:
             transfer("card", other.card.nbytes, other.ledger, nowhere)
 
-    def read(self, fact: Fact, here: list[PeerId], hosted: Mapping[PeerId, Offer], gallery: Gallery | None) -> Answers:
+    def read(
+        self,
+        fact: Fact,
+        here: list[PeerId],
+        hosted: Mapping[PeerId, Offer],
+        gallery: Gallery | None,
+    ) -> Answers:
         """The answers; `hosted` are the offers of those who computed on my model."""
         if fact.sends:
             offers = {j: hosted[j] for j in here}
             self._send(here, offers)
         else:
-            offers = {j: OWN_START if j == START else self.seats[j].offer_to(fact, self.me) for j in here}
+            offers = {
+                j: OWN_START if j == START else self.seats[j].offer_to(fact, self.me) for j in here
+            }
         if fact.moves:
             for j in here:
                 if j not in (self.me.name, START):
@@ -174,13 +210,16 @@ class Desk:
         return fact.read(self.me, offers)
 
     def _send(self, here: list[PeerId], offers: Mapping[PeerId, Offer]) -> None:
-        """My model goes to those who compute on it, once; what comes back made for me exists nowhere else."""
+        """My model goes to those who compute on it, once; what comes back made for me exists
+        nowhere else."""
         me = self.me
         for j in here:
             if j != me.name and j not in self._sent:
                 transfer("model", me.start_bytes, me.ledger, self.seats[j].ledger)
                 self._sent.add(j)
-        self.brought |= {j: share for j in here if j != me.name and (share := offers[j].share) is not None}
+        self.brought |= {
+            j: share for j in here if j != me.name and (share := offers[j].share) is not None
+        }
 
     def _book(self, offer: Offer, other: Seat, fresh: bool) -> None:
         j, books = other.name, (other.ledger, self.me.ledger)
@@ -196,10 +235,11 @@ class Desk:
 
 
 class Gallery:
-    """All cards of a round: the cosines of any two, from one product where most pairs are asked for.
+    """All cards of a round: the cosines of any two, from one product where most pairs are asked
+    for.
 
-    Products are taken in double precision and rounded once, so that a cosine has the same bits however many are
-    computed together.
+    Products are taken in double precision and rounded once, so that a cosine has the same bits
+    however many are computed together.
     """
 
     def __init__(self, seats: Mapping[PeerId, Seat], pairs: int) -> None:

@@ -1,8 +1,9 @@
 """The simulator: train -> card and share -> decide -> mix -> evaluate, for all peers.
 
-During *decide* everyone sees one frozen snapshot of the round, so no result depends on the order of peers. Peers stand in
-sorted order of their names everywhere. The plans of all peers advance in lockstep: the asks that they have reached are
-computed together by the crew, then every plan is sent its answers.
+During *decide* everyone sees one frozen snapshot of the round, so no result depends on the order of
+peers. Peers stand in sorted order of their names everywhere. The plans of all peers advance in
+lockstep: the asks that they have reached are computed together by the crew, then every plan is sent
+its answers.
 """
 
 from __future__ import annotations
@@ -18,31 +19,34 @@ from typing import Any
 import torch
 
 from amity.config import Config
-from amity.core import START, Ask, Card, Decision, PeerId, Plan, Row, Share, View, advance
+from amity.core import (
+    START,
+    Ask,
+    Card,
+    Decision,
+    PeerId,
+    Plan,
+    Row,
+    Share,
+    View,
+    advance,
+    taken_from,
+)
 from amity.data import Dataset, split
+from amity.data.samples import PeerData
 from amity.errors import AmityError, RunDirError, StrategyError, brief, place_of
-from amity.facts import Fact, Measure, Offer, Reported, Similarity
-from amity.metrics import choice_quality, gradient_metrics, taken_from
-from amity.mixing import check_row
-from amity.peer import Peer, PeerData, World
-from amity.privacy import account_of, uncovered
+from amity.facts import Fact, ModelFact, Offer, Reported, Similarity
+from amity.peer.mixing import check_row
+from amity.peer.peer import Peer, World
+from amity.peer.privacy import account_of, uncovered
 from amity.rng import rng
-from amity.simulate.build import bad_peers, one_thread, settled, units_of
+from amity.round.build import bad_peers, one_thread, settled, units_of
+from amity.round.quality import choice_quality, gradient_metrics
+from amity.round.report import Clock, Report
+from amity.round.shard import Hosted, Job, Shard, Trained, read_losses
 from amity.simulate.crew import Crew
 from amity.simulate.desk import Desk, Gallery, Seat, is_central
-from amity.simulate.shard import Hosted, Job, Shard, Trained, read_losses
 from amity.topology import Network, peer_names
-
-
-@dataclass(frozen=True)
-class Report:
-    """What one round yields: a record a peer, the rows, a record of the network, and the seconds of each phase."""
-
-    round: int
-    peers: dict[PeerId, dict[str, Any]]
-    rows: dict[PeerId, Row]
-    network: dict[str, Any]
-    seconds: dict[str, float]
 
 
 @dataclass
@@ -63,16 +67,19 @@ class _Course:
 
 
 class Simulation:
-    """All peers of a run. `round()` advances by one round; `snapshots`/`restore` are what a checkpoint needs."""
+    """All peers of a run. `round()` advances by one round; `snapshots`/`restore` are what a
+    checkpoint needs."""
 
-    def __init__(self, config: Config, dataset: Dataset, names: tuple[PeerId, ...] | None = None) -> None:
+    def __init__(
+        self, config: Config, dataset: Dataset, names: tuple[PeerId, ...] | None = None
+    ) -> None:
         dataset = replace(dataset, pixels=dataset.pixels.to(config.device))
         self.config = config = settled(config, dataset)
         self.names = tuple(sorted(names or peer_names(config.peers)))
-        self.strategy, self.plan = config.strategy.thing, config.plan
-        availability = config.topology.extra
+        self.strategy, self.decider = config.strategy.instance, config.decider
+        availability = config.topology.common
         self.network = Network(
-            config.topology.thing,
+            config.topology.instance,
             self.names,
             config.seed,
             availability.redraw,
@@ -81,22 +88,28 @@ class Simulation:
             availability.drop,
         )
         with one_thread():
-            self.data: dict[PeerId, PeerData] = split(dataset, config.partition.thing, self.names, config.seed)
-            self.crew: Crew = config.engine.thing.crew(config, dataset, self.names, self.data)
+            self.data: dict[PeerId, PeerData] = split(
+                dataset, config.partition.instance, self.names, config.seed
+            )
+            self.crew: Crew = config.engine.instance.crew(config, dataset, self.names, self.data)
         self.units = units_of(config, self.data)
-        self.seats = {name: Seat(name, len(data.train), data.labels) for name, data in self.data.items()}
+        self.seats = {
+            name: Seat(name, len(data.train), data.labels) for name, data in self.data.items()
+        }
         self.attackers = bad_peers(config, self.names)
         for name in self.attackers:
-            self.seats[name].attack = config.attack.thing
+            self.seats[name].attack = config.attack.instance
         self.accounts = {
-            name: account_of(config.privacy.thing, seat.examples, config.train.batch) for name, seat in self.seats.items()
+            name: account_of(config.privacy.instance, seat.examples, config.train.batch)
+            for name, seat in self.seats.items()
         }
         self.next_round = 0
         self.steps = 0
         """Gradient steps of the last round's training, of all peers, as they were done."""
         self.on_part: Callable[[int, float], None] | None = None
         self.on_trained: Callable[[int], None] | None = None
-        """Called after the training of a round, before anybody decides: to look at what cards would tell."""
+        """Called after the training of a round, before anybody decides: to look at what cards would
+        tell."""
         self._told = time.monotonic()
         self._references: dict[PeerId, torch.Tensor] = {}
         """Sketches that never change (the gradient at the common reference): paid for once."""
@@ -104,7 +117,12 @@ class Simulation:
     def __enter__(self) -> Simulation:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -140,7 +158,7 @@ class Simulation:
 
         return tell
 
-    # -- one round -------------------------------------------------------------------------------------------------
+    # -- one round ---------------------------------------------------------------------------------
 
     def round(self) -> Report:
         """Everything of one round, measured."""
@@ -161,10 +179,14 @@ class Simulation:
         self.next_round = t + 1
         last = t + 1 == self.config.rounds
         measured = t % self.config.eval.every == 0 or last
-        records = {name: self._record(name, t, len(near[name]), decided[name]) for name in self.names}
+        records = {
+            name: self._record(name, t, len(near[name]), decided[name]) for name in self.names
+        }
         if measured:
             jobs = [Job("evaluate", unit[0], (unit, t)) for unit in self.units]
-            for unit, scores in zip(self.units, self.crew.do(jobs, self._tell(t, 0.7, 1)), strict=True):
+            for unit, scores in zip(
+                self.units, self.crew.do(jobs, self._tell(t, 0.7, 1)), strict=True
+            ):
                 for name, score in zip(unit, scores, strict=True):
                     records[name] |= score
         rows = {name: decision.row for name, decision in decided.items()}
@@ -194,20 +216,27 @@ class Simulation:
         for name, seat in self.seats.items():
             seat.begin(t, len(near[name]))
         self.steps = 0
-        spec = self.plan.card
+        spec = self.decider.card
         lasting = spec is not None and spec.proxy == "grad_ref"
         asked = None if lasting and self._references else spec
         jobs = [
-            Job("train", unit[0], (unit, t, asked, tuple(self._allowed(self.seats[name]) for name in unit)))
+            Job(
+                "train",
+                unit[0],
+                (unit, t, asked, tuple(self._allowed(self.seats[name]) for name in unit)),
+            )
             for unit in self.units
         ]
-        for unit, results in zip(self.units, self.crew.do(jobs, self._tell(t, 0, 0.4)), strict=True):
+        for unit, results in zip(
+            self.units, self.crew.do(jobs, self._tell(t, 0, 0.4)), strict=True
+        ):
             for name, trained in zip(unit, results, strict=True):
                 self.steps += trained.steps
                 self._seated(self.seats[name], trained, lasting)
 
     def _seated(self, seat: Seat, trained: Trained, lasting: bool) -> None:
-        """Take down what a training said of itself. A lasting sketch is computed again after a resume, for nothing."""
+        """Take down what a training said of itself. A lasting sketch is computed again after a
+        resume, for nothing."""
         backward, forward = trained.backward, trained.forward
         if lasting and trained.sketch is not None and seat.round > 0:
             examples = self.config.facts.examples
@@ -215,10 +244,18 @@ class Simulation:
             backward, forward = backward - used, forward - used
         seat.pay(forward, backward)
         seat.private += trained.private
-        seat.train_loss, seat.share_bytes, seat.start_bytes = trained.loss, trained.share_bytes, trained.start_bytes
+        seat.train_loss, seat.share_bytes, seat.start_bytes = (
+            trained.loss,
+            trained.share_bytes,
+            trained.start_bytes,
+        )
         sketch = None if trained.sketch is None else torch.tensor(trained.sketch)
         if lasting:
-            sketch = self._references.setdefault(seat.name, sketch) if sketch is not None else self._references[seat.name]
+            sketch = (
+                self._references.setdefault(seat.name, sketch)
+                if sketch is not None
+                else self._references[seat.name]
+            )
         if sketch is not None:
             seat.card = Card(seat.name, seat.round, seat.examples, seat.degree, sketch)
 
@@ -228,12 +265,13 @@ class Simulation:
         limit = None if account is None else account.limit
         return None if limit is None else max(0, limit - seat.private)
 
-    # -- deciding ------------------------------------------------------------------------------------------------------
+    # -- deciding ----------------------------------------------------------------------------------
 
     def _decide(
         self, t: int, near: Mapping[PeerId, tuple[PeerId, ...]]
     ) -> tuple[dict[PeerId, Decision], dict[PeerId, Share]]:
-        """Every peer's decision; and the mixed models of those who had visitors' models, which exist nowhere else."""
+        """Every peer's decision; and the mixed models of those who had visitors' models, which
+        exist nowhere else."""
         courses = {name: self._begin(name, t, near[name]) for name in self.names}
         mixed: dict[PeerId, Share] = {}
         tell = self._tell(t, 0.4, 0.7)
@@ -245,7 +283,9 @@ class Simulation:
             if others := [course for course in going if not course.brings_models]:
                 self._answer(others, tell)
                 continue
-            while visiting[0].decision is None:  # one at a time: only this peer's visitors are in memory at once
+            while (
+                visiting[0].decision is None
+            ):  # one at a time: only this peer's visitors are in memory at once
                 self._answer(visiting[:1], tell)
             mixed |= self._mix_brought(visiting[0])
         return {name: self._checked(course) for name, course in courses.items()}, mixed
@@ -264,10 +304,11 @@ class Simulation:
             seat.memory,
         )
         desk = Desk(seat, near, self.seats, self.network, self.strategy)
-        return _Course(desk, self.plan.decide(view, {name: 1.0}), view)
+        return _Course(desk, self.decider.decide(view, {name: 1.0}), view)
 
     def _advance(self, course: _Course, answers: Mapping[PeerId, Any] | None) -> None:
-        """To the next ask, or to the decision; whatever a strategy does wrong is said of it, its peer and its round."""
+        """To the next ask, or to the decision; whatever a strategy does wrong is said of it, its
+        peer and its round."""
         with self._blaming(course.view):
             step = advance(course.plan, answers)
             if isinstance(step, Decision):
@@ -291,7 +332,9 @@ class Simulation:
         row = {str(j): float(weight) for j, weight in decision.row.items()}
         notes = {str(key): float(value) for key, value in decision.notes.items()}
         if round < 2 and json.loads(json.dumps(decision.memory)) != decision.memory:
-            raise TypeError("memory must be plain JSON data: dicts with text keys, lists, numbers, text")
+            raise TypeError(
+                "memory must be plain JSON data: dicts with text keys, lists, numbers, text"
+            )
         return Decision(row, decision.memory, notes, decision.scores)
 
     def _answer(self, courses: Sequence[_Course], tell: Callable[[float], None]) -> None:
@@ -302,7 +345,9 @@ class Simulation:
         gallery = Gallery(self.seats, pairs) if pairs else None
         for course, fact in asks:
             with self._blaming(course.view):
-                answers = course.desk.read(fact, list(course.here), hosted.get(course.view.me, {}), gallery)
+                answers = course.desk.read(
+                    fact, list(course.here), hosted.get(course.view.me, {}), gallery
+                )
             self._advance(course, answers)
 
     def _compute(
@@ -313,13 +358,13 @@ class Simulation:
         reporting: set[PeerId] = set()
         for course, fact in asks:
             me, t = course.desk.me, course.view.round
-            me.raw |= {fact.name_of(self.plan.card)} if fact.raw and course.here else set()
-            if isinstance(fact, Measure):
+            me.raw |= {fact.name_of(self.decider.card)} if fact.raw and course.here else set()
+            if isinstance(fact, ModelFact):
                 jobs += self._measuring(course, fact)
             elif isinstance(fact, Reported):
                 reporting |= {j for j in course.here if self.seats[j].losses is None}
             elif fact.sends:
-                spec = self.plan.card
+                spec = self.decider.card
                 for j in course.here:
                     host = self.seats[j]
                     args = (j, fact, me.name, spec, host.degree, self._allowed(host), t)
@@ -337,14 +382,16 @@ class Simulation:
                 )
             elif job.verb == "measure":
                 _, fact, others, _ = job.args
-                seat.known |= {(fact, j): value for j, value in zip(others, result.values, strict=True)}
+                seat.known |= {
+                    (fact, j): value for j, value in zip(others, result.values, strict=True)
+                }
             else:
                 seat.losses = read_losses(result)
         return hosted
 
-    def _measuring(self, course: _Course, fact: Measure) -> list[Job]:
-        """What is not known yet of the models that are here. Those that came back from visits are in this process only, so
-        that they are measured at once."""
+    def _measuring(self, course: _Course, fact: ModelFact) -> list[Job]:
+        """What is not known yet of the models that are here. Those that came back from visits are
+        in this process only, so that they are measured at once."""
         me, t, brought = course.desk.me, course.view.round, course.desk.brought
         others = tuple(j for j in course.here if fact.together or (fact, j) not in me.known)
         if not others:
@@ -354,7 +401,14 @@ class Simulation:
             me.pay(answered.forward, answered.backward)
             me.known |= {(fact, j): value for j, value in zip(others, answered.values, strict=True)}
             return []
-        return [Job("measure", me.name, (me.name, fact, others, t), needs=tuple(j for j in others if j != START))]
+        return [
+            Job(
+                "measure",
+                me.name,
+                (me.name, fact, others, t),
+                needs=tuple(j for j in others if j != START),
+            )
+        ]
 
     def _checked(self, course: _Course) -> Decision:
         assert course.decision is not None  # noqa: S101
@@ -368,7 +422,7 @@ class Simulation:
         me.ledger.model_in += me.share_bytes
         me.ledger.model_out += me.share_bytes if me.name in row else 0
 
-    # -- mixing --------------------------------------------------------------------------------------------------------
+    # -- mixing ------------------------------------------------------------------------------------
 
     def _mix_brought(self, course: _Course) -> dict[PeerId, Share]:
         """The mixed model of a peer whose row stands on models that came back from visits."""
@@ -381,20 +435,29 @@ class Simulation:
         own = self.crew.shares(tuple(j for j in row if j not in brought and j != START), me)
         if START in row:
             own[START] = self.crew.start_shares((me,), course.view.round)[me]
-        return {me: self.config.mixer.thing.mix(row, own | brought)}
+        return {me: self.config.mixer.instance.mix(row, own | brought)}
 
-    def _mix(self, t: int, decided: Mapping[PeerId, Decision], mixed: Mapping[PeerId, Share]) -> None:
+    def _mix(
+        self, t: int, decided: Mapping[PeerId, Decision], mixed: Mapping[PeerId, Share]
+    ) -> None:
         """Every peer's next start, and its notebook."""
         jobs = []
         for name, decision in decided.items():
             if name in mixed:
                 self.crew.absorb(name, mixed[name], t)
             else:
-                jobs.append(Job("settle", name, (name, decision.row, t), needs=tuple(j for j in decision.row if j != START)))
+                jobs.append(
+                    Job(
+                        "settle",
+                        name,
+                        (name, decision.row, t),
+                        needs=tuple(j for j in decision.row if j != START),
+                    )
+                )
             self.seats[name].memory = decision.memory
         self.crew.do(jobs, self._tell(t, 0.7, 0.7))
 
-    # -- measuring -------------------------------------------------------------------------------------------------
+    # -- measuring ---------------------------------------------------------------------------------
 
     def _record(self, name: PeerId, t: int, available: int, decision: Decision) -> dict[str, Any]:
         seat = self.seats[name]
@@ -413,21 +476,26 @@ class Simulation:
         }
 
     def _spent(self, seat: Seat) -> dict[str, Any]:
-        """What privacy has cost this peer so far; no ε where nothing was noised (it would be infinite)."""
+        """What privacy has cost this peer so far; no ε where nothing was noised (it would be
+        infinite)."""
         account = self.accounts[seat.name]
         if account is None:
             return {}
         spent: dict[str, Any] = {"private_steps": seat.private}
-        return spent | ({"epsilon": account.epsilon(seat.private)} if account.mechanism.sigma else {})
+        return spent | (
+            {"epsilon": account.epsilon(seat.private)} if account.mechanism.sigma else {}
+        )
 
     def _of_privacy(self, records: Mapping[PeerId, Mapping[str, Any]]) -> dict[str, Any]:
         """The largest ε of all peers, and what it does not cover."""
-        mechanism = self.config.privacy.thing
+        mechanism = self.config.privacy.instance
         if not mechanism.about:
             return {}
         asked = set().union(*(seat.raw for seat in self.seats.values()))
         epsilons = [record["epsilon"] for record in records.values() if "epsilon" in record]
-        found: dict[str, Any] = {"excluded": uncovered(mechanism, self.config.method.thing, asked)}
+        found: dict[str, Any] = {
+            "excluded": uncovered(mechanism, self.config.method.instance, asked)
+        }
         if mechanism.budget:
             found["stopped"] = sum(self._allowed(seat) == 0 for seat in self.seats.values())
         return found | ({"epsilon": max(epsilons)} if epsilons else {})
@@ -440,8 +508,11 @@ class Simulation:
         weight = sum(w for name in honest for j, w in rows[name].items() if j in self.attackers)
         return {"attackers_weight": weight / len(honest)}
 
-    def _theory(self, t: int, rows: Mapping[PeerId, Row], near: Mapping[PeerId, tuple[PeerId, ...]]) -> dict[str, float]:
-        """The theorem's quantities, of the part of the model that is shared. The gradients take the place of `trained`."""
+    def _theory(
+        self, t: int, rows: Mapping[PeerId, Row], near: Mapping[PeerId, tuple[PeerId, ...]]
+    ) -> dict[str, float]:
+        """The theorem's quantities, of the part of the model that is shared. The gradients take the
+        place of `trained`."""
         starts = self.crew.matrix("start")
         mean = torch.zeros_like(starts[0])
         for start in starts:
@@ -450,13 +521,17 @@ class Simulation:
         consensus = 0.0
         for start in starts:
             apart = start - mean
-            consensus += float((apart if shared is None else apart[shared]).square().sum()) / len(starts)
+            consensus += float((apart if shared is None else apart[shared]).square().sum()) / len(
+                starts
+            )
         self.crew.set_common(mean)
         self.crew.do([Job("gradient", name, (name,)) for name in self.names], self._tell(t, 1, 1))
         gradients_MP = self.crew.matrix("trained")
-        return gradient_metrics(self.names, gradients_MP, shared, rows, near) | {"consensus": consensus}
+        return gradient_metrics(self.names, gradients_MP, shared, rows, near) | {
+            "consensus": consensus
+        }
 
-    # -- checkpoints -----------------------------------------------------------------------------------------------
+    # -- checkpoints -------------------------------------------------------------------------------
 
     def snapshots(self) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
         """Tensors by peer: with config and notebooks, all that the rest of the run depends on."""
@@ -464,18 +539,23 @@ class Simulation:
 
     @property
     def memories(self) -> dict[PeerId, Any]:
-        """Notebooks; with privacy or liars also what the rest of the run must know of the rounds before."""
+        """Notebooks; with privacy or liars also what the rest of the run must know of the rounds
+        before."""
         return {name: self._remembered(seat) for name, seat in self.seats.items()}
 
     @property
     def _plain_memory(self) -> bool:
-        return not self.attackers and not self.config.privacy.thing.about
+        return not self.attackers and not self.config.privacy.instance.about
 
     def _remembered(self, seat: Seat) -> Any:
         if self._plain_memory:
             return seat.memory
         card = None if seat.card is None else seat.card.sketch.tolist()
-        return {"memory": seat.memory, "private": seat.private, "card": card if self.attackers else None}
+        return {
+            "memory": seat.memory,
+            "private": seat.private,
+            "card": card if self.attackers else None,
+        }
 
     def _remember(self, seat: Seat, found: Any) -> None:
         if self._plain_memory:
@@ -494,16 +574,26 @@ class Simulation:
         self._references.clear()
         self.next_round = 0
 
-    def restore(self, round: int, tensors: Callable[[PeerId], dict[str, torch.Tensor]], memories: Mapping[str, Any]) -> None:
+    def restore(
+        self,
+        round: int,
+        tensors: Callable[[PeerId], dict[str, torch.Tensor]],
+        memories: Mapping[str, Any],
+    ) -> None:
         """Go on as if the rounds before `round` had been run here."""
         for name in self.names:
             if name not in memories:
-                raise RunDirError(f"the checkpoint of round {round} knows nothing of {name}; it is not of this run")
+                raise RunDirError(
+                    f"the checkpoint of round {round} knows nothing of {name}; it is not of"
+                    " this run"
+                )
 
         def checked(name: PeerId) -> dict[str, torch.Tensor]:
             found = tensors(name)
             if "start" not in found:
-                raise RunDirError(f"the checkpoint of round {round} has no model of {name}; it is not of this run")
+                raise RunDirError(
+                    f"the checkpoint of round {round} has no model of {name}; it is not of this run"
+                )
             return found
 
         self.crew.restore(round, checked)
@@ -512,15 +602,3 @@ class Simulation:
             self._remember(seat, memories[name])
         self._references.clear()
         self.next_round = round
-
-
-class Clock:
-    """Seconds by phase."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._at = time.perf_counter()
-
-    def lap(self, phase: str) -> None:
-        now = time.perf_counter()
-        self.laps[phase], self._at = now - self._at, now

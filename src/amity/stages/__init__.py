@@ -2,7 +2,4 @@
 
 from amity.stages.registry import stages
 
-# Importing a module registers its stages.
-from amity.stages import fomo, krum, lossgate, normclip, simgate  # noqa: F401  isort: skip
-
 __all__ = ["stages"]

@@ -15,18 +15,25 @@ from amity.stages.registry import stages
 Norm = Literal["l2", "l1"]
 
 
-def first_order(losses: Mapping[PeerId, float], distances: Mapping[PeerId, float]) -> dict[PeerId, float]:
-    """ω_j of everyone who was measured; a copy of the base gets 0, and so does whatever is not finite."""
+def first_order(
+    losses: Mapping[PeerId, float], distances: Mapping[PeerId, float]
+) -> dict[PeerId, float]:
+    """ω_j of everyone who was measured; a copy of the base gets 0, and so does whatever is not
+    finite."""
     base = losses.get(START, math.nan)
     out = {}
     for j in sorted(losses):
         gain, apart = base - losses[j], distances.get(j, 0.0)
         if j != START:
-            out[j] = gain / apart if math.isfinite(gain) and math.isfinite(apart) and apart > 0 else 0.0
+            out[j] = (
+                gain / apart if math.isfinite(gain) and math.isfinite(apart) and apart > 0 else 0.0
+            )
     return out
 
 
-def weigh(view: View, candidates: tuple[PeerId, ...], norm: Norm) -> Generator[Ask, Answers, dict[PeerId, float]]:
+def weigh(
+    view: View, candidates: tuple[PeerId, ...], norm: Norm
+) -> Generator[Ask, Answers, dict[PeerId, float]]:
     """Ask for what ω needs, of these neighbours and of my own freshly trained model."""
     models = (view.me, START, *candidates)
     losses = yield Ask(Loss("validation"), models)
@@ -43,17 +50,19 @@ def row_of(omega: Mapping[PeerId, float]) -> dict[PeerId, float]:
 @stages.register("fomo")
 @dataclass(frozen=True)
 class FomoStage(Stage):
-    r"""Weigh whoever was chosen by how much their model helps mine, to first order (FedFomo, Zhang et al. 2020).
+    r"""Weigh whoever was chosen by how much their model helps mine, to first order (FedFomo, Zhang
+    et al. 2020).
 
-    With the base w_i (my model at the start of the round), L_i the loss on my validation examples, and the candidates C_i of
-    the stage before together with my own trained model:
+    With the base w_i (my model at the start of the round), L_i the loss on my validation examples,
+    and the candidates C_i of the stage before together with my own trained model:
 
         ω_j = (L_i(w_i) − L_i(ŵ_j)) / ‖ŵ_j − w_i‖,   ω⁺ = max(ω, 0),   w_i^{t+1} = w_i + Σ_j ω⁺_j (ŵ_j − w_i) / Σ_k ω⁺_k
 
-    A copy of the base and every model that is worse get 0; if all are, w_i^{t+1} = w_i. `multiply` keeps the weights of the
-    stage before as factors; otherwise ω takes their place. `norm` = "l1" is the official code's default, "l2" the paper's.
-    A tenth of every peer's training examples is held out for validation, unless partition.validation says otherwise; a peer
-    that has none uses its training examples.
+    A copy of the base and every model that is worse get 0; if all are, w_i^{t+1} = w_i. `multiply`
+    keeps the weights of the stage before as factors; otherwise ω takes their place. `norm` = "l1"
+    is the official code's default, "l2" the paper's. A tenth of every peer's training examples is
+    held out for validation, unless partition.validation says otherwise; a peer that has none uses
+    its training examples.
     """
 
     norm: Norm = "l2"

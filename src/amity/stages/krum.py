@@ -16,11 +16,15 @@ from amity.stages.registry import stages
 from amity.strategies.base import ties
 
 
-def krum_scores(distances: Mapping[PeerId, Mapping[PeerId, float]], bad: int) -> dict[PeerId, float]:
+def krum_scores(
+    distances: Mapping[PeerId, Mapping[PeerId, float]], bad: int
+) -> dict[PeerId, float]:
     """Sum of the squared distances to the n − f − 2 closest others (at least one)."""
     near = max(1, len(distances) - bad - 2)
     return {
-        j: math.fsum(sorted(d * d if math.isfinite(d) else math.inf for k, d in row.items() if k != j)[:near])
+        j: math.fsum(
+            sorted(d * d if math.isfinite(d) else math.inf for k, d in row.items() if k != j)[:near]
+        )
         for j, row in distances.items()
     }
 
@@ -28,15 +32,18 @@ def krum_scores(distances: Mapping[PeerId, Mapping[PeerId, float]], bad: int) ->
 @stages.register("krum")
 @dataclass(frozen=True)
 class Krum(Stage):
-    r"""Keep those whose models lie closest to most others (Krum and multi-Krum, Blanchard et al. 2017).
+    r"""Keep those whose models lie closest to most others (Krum and multi-Krum, Blanchard et al.
+    2017).
 
-    Among the n models of the row and my own, with f = ⌈`attackers`·(n − 1)⌉ of them expected to be bad:
+    Among the n models of the row and my own, with f = ⌈`attackers`·(n − 1)⌉ of them expected to be
+    bad:
 
         s(j) = Σ over the n − f − 2 closest k of ‖ŵ_j − ŵ_k‖²
 
-    and the n − f of lowest s stay (multi-Krum), or with `keep` > 0 so many: `keep` = 1 is Krum. My own model is trusted and
-    stays in any case. Weights of those who stay keep their proportions. `attackers` = 0 drops nobody, unless `keep` does. Of
-    two models neither can be told to be bad, and where most of those taken are bad and alike it is the others that go.
+    and the n − f of lowest s stay (multi-Krum), or with `keep` > 0 so many: `keep` = 1 is Krum. My
+    own model is trusted and stays in any case. Weights of those who stay keep their proportions.
+    `attackers` = 0 drops nobody, unless `keep` does. Of two models neither can be told to be bad,
+    and where most of those taken are bad and alike it is the others that go.
     """
 
     attackers: Annotated[float, Field(ge=0, lt=1)] = 0.3
@@ -48,7 +55,10 @@ class Krum(Stage):
             return Decision(row, notes={"dropped": 0.0})
         distances = yield Ask(Distances(), (view.me, *chosen))
         if len(distances) < 3:
-            return Decision(without(row, view, [j for j in chosen if j not in distances]), notes={"dropped": 0.0})
+            return Decision(
+                without(row, view, [j for j in chosen if j not in distances]),
+                notes={"dropped": 0.0},
+            )
         bad = math.ceil(self.attackers * (len(distances) - 1) - 1e-9)
         scores = krum_scores(distances, bad)
         lot = ties(view)

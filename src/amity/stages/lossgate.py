@@ -16,14 +16,16 @@ from amity.stages.registry import stages
 @stages.register("lossgate")
 @dataclass(frozen=True)
 class LossGate(Stage):
-    r"""Drop whoever's model does badly on my data: keep j whose loss is below a bar that my own models set.
+    r"""Drop whoever's model does badly on my data: keep j whose loss is below a bar that my own
+    models set.
 
         F_i(ŵ_j) ≤ `factor` · ( (1 − a)·F_i(w_i) + a·F_i(ŵ_i) ),     a = `own`
 
-    w_i is my model at the start of the round and ŵ_i after training, so that the bar falls as I learn, and no neighbour can
-    move it. With `own` = 0 a model that knows nothing passes in the first rounds, when mine knows nothing either; with 1 a
-    peer that has overfitted its few examples lets nobody in. Measured on my training examples, or with `split` =
-    "validation" on those held out. A loss that is not finite never passes.
+    w_i is my model at the start of the round and ŵ_i after training, so that the bar falls as I
+    learn, and no neighbour can move it. With `own` = 0 a model that knows nothing passes in the
+    first rounds, when mine knows nothing either; with 1 a peer that has overfitted its few examples
+    lets nobody in. Measured on my training examples, or with `split` = "validation" on those held
+    out. A loss that is not finite never passes.
     """
 
     factor: Annotated[float, Field(gt=0)] = 1.0

@@ -17,13 +17,15 @@ from amity.stages.registry import stages
 @stages.register("normclip")
 @dataclass(frozen=True)
 class NormClip(Stage):
-    r"""Nobody moves my model further than a bound: neighbours' models are clipped around mine (He et al. 2022).
+    r"""Nobody moves my model further than a bound: neighbours' models are clipped around mine (He
+    et al. 2022).
 
         w_i^{t+1} = ŵ_i + Σ_j ϖ_ij · c_j · (ŵ_j − ŵ_i),     c_j = min(1, C / ‖ŵ_j − ŵ_i‖)
 
-    which is a row again: j keeps ϖ_ij·c_j, and what is cut off comes to me. C is `clip`, or with 0 `factor` times the length
-    of my own step ‖ŵ_i − w_i‖ in this round: what I know myself and no neighbour can move. A peer that did not move (its
-    privacy budget is spent) goes by its last step; one that never did clips nobody.
+    which is a row again: j keeps ϖ_ij·c_j, and what is cut off comes to me. C is `clip`, or with 0
+    `factor` times the length of my own step ‖ŵ_i − w_i‖ in this round: what I know myself and no
+    neighbour can move. A peer that did not move (its privacy budget is spent) goes by its last
+    step; one that never did clips nobody.
     """
 
     clip: Annotated[float, Field(ge=0)] = 0.0
@@ -43,7 +45,9 @@ class NormClip(Stage):
         out = {j: weight * kept.get(j, 1.0) for j, weight in row.items()}
         out[view.me] = out.get(view.me, 0.0) + math.fsum(row[j] * (1 - kept[j]) for j in chosen)
         clipped = float(sum(c < 1 for c in kept.values()))
-        return Decision({j: out[j] for j in sorted(out) if out[j] > 0}, memory, {"clipped": clipped})
+        return Decision(
+            {j: out[j] for j in sorted(out) if out[j] > 0}, memory, {"clipped": clipped}
+        )
 
     @staticmethod
     def _factor(distance: float, bound: float) -> float:

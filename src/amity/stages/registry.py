@@ -3,4 +3,6 @@
 from amity.core import Strategy
 from amity.registry import Registry
 
-stages: Registry[Strategy] = Registry("stage", "decide", "pulls", attributes=("card",))
+stages: Registry[Strategy] = Registry(
+    "stage", "decide", "pulls", attributes=("card",), home="amity.stages"
+)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from amity.core import Ask, Decision, Plan, Row, View
 from amity.facts import Similarity
-from amity.proxy import CardSpec, ProxyName
+from amity.peer.proxy import CardSpec, ProxyName
 from amity.stages.base import Stage, others, without
 from amity.stages.registry import stages
 
@@ -19,8 +19,9 @@ from amity.stages.registry import stages
 class SimilarityGate(Stage):
     r"""Drop whoever's data look unlike mine: keep j with cos(φ_i, φ_j) ≥ `least`.
 
-    φ is what the strategy puts onto its cards; for a strategy without cards it is `proxy`, in `sketch` numbers (0: whole).
-    `least` = −1 keeps everyone who answers. It trusts what cards say, so a liar who copies my card passes it.
+    φ is what the strategy puts onto its cards; for a strategy without cards it is `proxy`, in
+    `sketch` numbers (0: whole). `least` = −1 keeps everyone who answers. It trusts what cards say,
+    so a liar who copies my card passes it.
     """
 
     least: Annotated[float, Field(ge=-1, le=1)] = 0.0

@@ -1,8 +1,5 @@
-"""Neighbour-selection strategies, one file each."""
+"""Neighbour-selection strategies, one file each: a file in this folder is found by itself."""
 
 from amity.strategies.registry import strategies
-
-# Importing a module registers its strategies.
-from amity.strategies import afind, fedavg, federico, fomo, gossip, local, oracle, pens  # noqa: F401  isort: skip
 
 __all__ = ["strategies"]

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from amity.core import Answers, Ask, Decision, PeerId, Plan, Row, View, spread
 from amity.facts import Loss, Losses, Probe, Pull, Reading, Reported, Similarity, Visit
-from amity.proxy import CardSpec, ProxyName
+from amity.peer.proxy import CardSpec, ProxyName
 from amity.strategies import confidence
 from amity.strategies.base import finite, sample, ties
 from amity.strategies.registry import strategies
@@ -68,7 +68,8 @@ class Notebook:
 
     @classmethod
     def read(cls, view: View) -> Notebook:
-        """From memory; at first p = 1/n, and who joins later starts with the mean p of those known."""
+        """From memory; at first p = 1/n, and who joins later starts with the mean p of those
+        known."""
         memory = view.memory or {"p": {}, "s": {}, "loss": {}, "taken": []}
         known = memory["p"]
         start = sum(known.values()) / len(known) if known else 1 / max(len(view.neighbours), 1)
@@ -91,46 +92,54 @@ class Choice:
 @strategies.register("afind", presets=PRESETS, preset="tuned", defaults={"ablation": "i+ii"})
 @dataclass(frozen=True)
 class Afind:
-    r"""Take as many neighbours as a confidence threshold admits, weighed by the Boltzmann distribution of loss.
+    r"""Take as many neighbours as a confidence threshold admits, weighed by the Boltzmann
+    distribution of loss.
 
-    A peer i (i) knows its neighbours j by the cosine s_ij of a proxy φ of their data, (ii) admits all whose probability
-    passes a threshold that follows from how alike they are, and (iii) weighs them by loss. `afind` is (i) and (ii).
+    A peer i (i) knows its neighbours j by the cosine s_ij of a proxy φ of their data, (ii) admits
+    all whose probability passes a threshold that follows from how alike they are, and (iii) weighs
+    them by loss. `afind` is (i) and (ii).
 
-    (i)   p_ij = exp(s_ij/υ) / Σ_{k∈B_i} exp(s_ik/υ); when only C_i was seen, C_i shares anew the probability it had.
-    (ii)  e_ij = (s_ij + 1)/2,  q_ij = e_ij / Σ_{k∈B_i} e_ik,  h_i = −Σ_j q_ij ln q_ij,
+    (i)   p_ij = exp(s_ij/υ) / Σ_{k∈B_i} exp(s_ik/υ); when only C_i was seen, C_i shares anew the
+    probability it had. (ii)  e_ij = (s_ij + 1)/2,  q_ij = e_ij / Σ_{k∈B_i} e_ik,  h_i = −Σ_j q_ij
+    ln q_ij,
           C̃_i = 1 − σ(h_i),  θ_i = τ·C̃_i = τ/(1 + exp h_i),  C_i = { j ∈ B_i : p_ij ≥ θ_i };  C_i = B_i at first.
     (iii) F̃_j = (1 − γ)·F_j(after training) + γ·F_j(before),  ϖ_ij ∝ exp(−F̃_j/T) over C_i ∪ {i},
           w_i^{t+1} = Σ_j ϖ_ij ŵ_j;  with nobody admitted, w_i^{t+1} = ŵ_i.
 
-    Symbols and fields: φ `proxy` and `sketch` (numbers on the card, 0: all), υ `upsilon` ("auto": half the standard
-    deviation of s_i·), τ `tau`, γ `gamma`, T `temperature`, B_i those in reach, C_i those taken.
+    Symbols and fields: φ `proxy` and `sketch` (numbers on the card, 0: all), υ `upsilon` ("auto":
+    half the standard deviation of s_i·), τ `tau`, γ `gamma`, T `temperature`, B_i those in reach,
+    C_i those taken.
 
-    Extremes: τ → 0 takes everyone, τ > 2 may take no one; υ → ∞ makes all p equal, υ → 0 leaves only the most similar;
-    T → ∞ is uniform; γ = 1 weighs by the loss before training only.
+    Extremes: τ → 0 takes everyone, τ > 2 may take no one; υ → ∞ makes all p equal, υ → 0 leaves
+    only the most similar; T → ∞ is uniform; γ = 1 weighs by the loss before training only.
 
     Where the paper is ambiguous, and what we do:
-    - h sums e over C_i, which is no distribution (`threshold`="literal", `entropy_over`="coreset"): with many neighbours
-      it admits everyone or no one. Default: e normalised, over B_i. Also "softmax_p" (entropy of p), "mean",
-      "mean_similarity", the Remark's direction "remark", and "fixed_k" (the `k` most probable: ablation without ii).
-    - Excluded neighbours never return as printed (`reprobe`="coreset"). Default "every": cards of all every
-      `reprobe_every` rounds. "all": cards of all every round, seen before choosing.
-    - `protocol` "visit" is Algorithm 1 to the letter: each chosen neighbour trains a copy of my model. Default
-      "exchange": each trains its own once, others pull the result.
-    - F_j is j's loss on j's data as printed (`loss_side`="neighbour"); "requester" is F_i(ŵ_j), j's model on my data.
-      With it, `smoothing`="round" takes my own loss at the round's start as the loss before, the same for all, so
-      that γ only turns the temperature into T/(1 − γ).
+    - h sums e over C_i, which is no distribution (`threshold`="literal", `entropy_over`="coreset"):
+      with many neighbours it admits everyone or no one. Default: e normalised, over B_i. Also
+      "softmax_p" (entropy of p), "mean", "mean_similarity", the Remark's direction "remark", and
+      "fixed_k" (the `k` most probable: ablation without ii).
+    - Excluded neighbours never return as printed (`reprobe`="coreset"). Default "every": cards of
+      all every `reprobe_every` rounds. "all": cards of all every round, seen before choosing.
+    - `protocol` "visit" is Algorithm 1 to the letter: each chosen neighbour trains a copy of my
+      model. Default "exchange": each trains its own once, others pull the result.
+    - F_j is j's loss on j's data as printed (`loss_side`="neighbour"); "requester" is F_i(ŵ_j), j's
+      model on my data. With it, `smoothing`="round" takes my own loss at the round's start as the
+      loss before, the same for all, so that γ only turns the temperature into T/(1 − γ).
     - `smoothing` "round" is the equation, "across" the prose: F̃^t = (1 − γ)·F^t + γ·F̃^{t−1}.
-    - `include_self`: whether i stands in its own average. Where neighbours send models of their own ("exchange") it does in
-      any case unless four of them came: a mean of few others forgets what i has learnt.
+    - `include_self`: whether i stands in its own average. Where neighbours send models of their own
+      ("exchange") it does in any case unless four of them came: a mean of few others forgets what i
+      has learnt.
     - `average`: s̄ ← a·s̄ + (1 − a)·s over rounds, 0 forgets.
-    - p is called a sampling probability and used as a score. `cut`="top" takes the `max_neighbours` most probable of those
-      admitted, "draw" draws them by p. `explore`: so many of the others are taken at random each round.
+    - p is called a sampling probability and used as a score. `cut`="top" takes the `max_neighbours`
+      most probable of those admitted, "draw" draws them by p. `explore`: so many of the others are
+      taken at random each round.
     - `ablation`: the rows of Table 2.
 
-    Reference: "AFIND+" (arXiv 2407.04460), equations of sections 3.2 to 3.4, Algorithm 1. Presets: `literal` as
-    printed, `paper` the closest reading that works, `tuned` what our experiments favour (`amity reproduce study`): a few
-    neighbours drawn by p, weighed almost equally, myself not among them; `wary` trusts its own loss on its own data most,
-    which costs accuracy where everyone is honest and keeps most attackers out.
+    Reference: "AFIND+" (arXiv 2407.04460), equations of sections 3.2 to 3.4, Algorithm 1. Presets:
+    `literal` as printed, `paper` the closest reading that works, `tuned` what our experiments
+    favour (`amity reproduce study`): a few neighbours drawn by p, weighed almost equally, myself
+    not among them; `wary` trusts its own loss on its own data most, which costs accuracy where
+    everyone is honest and keeps most attackers out.
     """
 
     proxy: ProxyName = "grad"
@@ -158,9 +167,13 @@ class Afind:
 
     def __post_init__(self) -> None:
         if self.protocol == "visit" and self.proxy not in ("grad", "grad_asker"):
-            raise ValueError(f"protocol=visit knows neighbours by proxy=grad only, got proxy={self.proxy}")
+            raise ValueError(
+                f"protocol=visit knows neighbours by proxy=grad only, got proxy={self.proxy}"
+            )
         if self.proxy == "feature_mean_centered" and self.reprobe != "all":
-            raise ValueError("proxy=feature_mean_centered needs the cards of everyone: use reprobe=all")
+            raise ValueError(
+                "proxy=feature_mean_centered needs the cards of everyone: use reprobe=all"
+            )
 
     @property
     def card(self) -> CardSpec:
@@ -175,7 +188,7 @@ class Afind:
         taken = min(taken, self.max_neighbours or taken) + self.explore
         return 2 * taken if self.protocol == "visit" else taken
 
-    # -- the plan --------------------------------------------------------------------------------------------------
+    # -- the plan ----------------------------------------------------------------------------------
 
     def decide(self, view: View, row: Row) -> Plan:
         book = Notebook.read(view)
@@ -191,13 +204,17 @@ class Afind:
             arrived = tuple(sorted((yield Ask(Pull(), choice.peers))))
         if self.reprobe != "all":
             last = book.probed
-            due = self.reprobe == "every" and (last is None or view.round - last >= self.reprobe_every)
+            due = self.reprobe == "every" and (
+                last is None or view.round - last >= self.reprobe_every
+            )
             unseen = tuple(j for j in (view.neighbours if due else arrived) if j not in readings)
             readings |= yield from self._look(unseen)
             book = self._learn(view, book, readings)
             if due and view.neighbours:
                 book = replace(book, probed=view.round)
-        row, book = yield from self._weigh(view, replace(book, taken=list(arrived) or book.taken), arrived, readings)
+        row, book = yield from self._weigh(
+            view, replace(book, taken=list(arrived) or book.taken), arrived, readings
+        )
         return Decision(row, book.write(), self._notes(view, book, choice), self._known(view, book))
 
     def _look(self, peers: tuple[PeerId, ...]) -> Generator[Ask, Answers, dict[PeerId, Reading]]:
@@ -208,7 +225,8 @@ class Afind:
         return {j: Reading(s, None) for j, s in similar.items()}
 
     def _learn(self, view: View, book: Notebook, readings: dict[PeerId, Reading]) -> Notebook:
-        """(i): average similarities into the notebook, then share the probability of those seen anew."""
+        """(i): average similarities into the notebook, then share the probability of those seen
+        anew."""
         a = self.average
         seen = {
             j: a * book.s[j] + (1 - a) * reading.similarity if j in book.s else reading.similarity
@@ -222,7 +240,11 @@ class Afind:
         """(ii): C_i, everyone in reach while nothing is known."""
         lot = ties(view)
         if not self._known(view, book):
-            everyone = sample(view.neighbours, self.k, view.rng) if self._threshold == "fixed_k" else view.neighbours
+            everyone = (
+                sample(view.neighbours, self.k, view.rng)
+                if self._threshold == "fixed_k"
+                else view.neighbours
+            )
             return Choice(self._bounded(view, everyone, dict.fromkeys(view.neighbours, 1.0), lot))
         p = confidence.over(book.p, view.neighbours)
         coreset = tuple(j for j in view.neighbours if j in book.taken)
@@ -238,36 +260,49 @@ class Afind:
         return Choice(self._bounded(view, similar, p, lot), theta, effective)
 
     def _ranked(self, view: View, p: dict[PeerId, float], lot: dict[PeerId, int]) -> list[PeerId]:
-        """The most probable first, ties by lot; or in the order of a draw by p without replacement."""
+        """The most probable first, ties by lot; or in the order of a draw by p without
+        replacement."""
         if self.cut == "top":
             return sorted(p, key=lambda j: (-p[j], lot[j]))
-        noise = dict(zip(view.neighbours, view.rng.gumbel(size=len(view.neighbours)).tolist(), strict=True))
+        noise = dict(
+            zip(view.neighbours, view.rng.gumbel(size=len(view.neighbours)).tolist(), strict=True)
+        )
         return sorted(p, key=lambda j: -math.log(max(p[j], 1e-300)) - noise[j])
 
     def _bounded(
         self, view: View, peers: tuple[PeerId, ...], p: dict[PeerId, float], lot: dict[PeerId, int]
     ) -> tuple[PeerId, ...]:
-        """At least `min_neighbours` and at most `max_neighbours` (0: any number) by p, and `explore` others at random."""
+        """At least `min_neighbours` and at most `max_neighbours` (0: any number) by p, and
+        `explore` others at random."""
         ranked = self._ranked(view, p, lot)
         missing = max(0, self.min_neighbours - len(peers))
         peers += tuple(j for j in ranked if j not in peers)[:missing]
         if self.max_neighbours and len(peers) > self.max_neighbours:
             peers = tuple(j for j in ranked if j in peers)[: self.max_neighbours]
         if self.explore:
-            peers += sample(tuple(j for j in view.neighbours if j not in peers), self.explore, view.rng)
+            peers += sample(
+                tuple(j for j in view.neighbours if j not in peers), self.explore, view.rng
+            )
         return tuple(sorted(peers))
 
     def _weigh(
-        self, view: View, book: Notebook, arrived: tuple[PeerId, ...], readings: dict[PeerId, Reading]
+        self,
+        view: View,
+        book: Notebook,
+        arrived: tuple[PeerId, ...],
+        readings: dict[PeerId, Reading],
     ) -> Generator[Ask, Answers, tuple[Row, Notebook]]:
-        """(iii): Boltzmann weights of the smoothed losses, uniform without iii, myself alone if nobody came."""
+        """(iii): Boltzmann weights of the smoothed losses, uniform without iii, myself alone if
+        nobody came."""
         few = not arrived or (self.protocol == "exchange" and len(arrived) < CROWD)
         crowd = (view.me, *arrived) if self.include_self or few else arrived
         if not arrived or "iii" not in self.ablation.split("+"):
             return spread(crowd), book
         before, after = yield from self._losses(view, crowd, readings)
         past = book.loss if self.smoothing == "across" else before
-        smooth = {j: (1 - self.gamma) * after[j] + self.gamma * past.get(j, after[j]) for j in after}
+        smooth = {
+            j: (1 - self.gamma) * after[j] + self.gamma * past.get(j, after[j]) for j in after
+        }
         if self.smoothing == "across":
             book = replace(book, loss=book.loss | finite(smooth))
         return spread(confidence.boltzmann(smooth, self.temperature) or {view.me: 1.0}), book
@@ -282,11 +317,19 @@ class Afind:
                 return {}, after
             mine = (yield Ask(Reported(), (view.me,)))[view.me]
             return dict.fromkeys(after, mine.before), after
-        visited = {j: r.losses for j, r in readings.items() if r.losses is not None and self.protocol == "visit"}
-        reported: dict[PeerId, Losses] = dict((yield Ask(Reported(), tuple(j for j in crowd if j not in visited))))
+        visited = {
+            j: r.losses
+            for j, r in readings.items()
+            if r.losses is not None and self.protocol == "visit"
+        }
+        reported: dict[PeerId, Losses] = dict(
+            (yield Ask(Reported(), tuple(j for j in crowd if j not in visited)))
+        )
         both = reported | {j: losses for j, losses in visited.items() if j in crowd}
         before = {j: losses.before for j, losses in both.items()}
-        before |= {j: r.losses.before for j, r in readings.items() if r.losses is not None and j in both}
+        before |= {
+            j: r.losses.before for j, r in readings.items() if r.losses is not None and j in both
+        }
         return before, {j: losses.after for j, losses in both.items()}
 
     def _known(self, view: View, book: Notebook) -> dict[PeerId, float]:
@@ -295,5 +338,9 @@ class Afind:
     def _notes(self, view: View, book: Notebook, choice: Choice) -> dict[str, float]:
         notes = {"theta": choice.theta, "effective": choice.effective}
         if s := list(self._known(view, book).values()):
-            notes |= {"similarity_min": min(s), "similarity_mean": sum(s) / len(s), "similarity_max": max(s)}
+            notes |= {
+                "similarity_min": min(s),
+                "similarity_mean": sum(s) / len(s),
+                "similarity_max": max(s),
+            }
         return notes

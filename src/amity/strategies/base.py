@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from amity.core import Answers, PeerId, View
-from amity.proxy import CardSpec
+from amity.peer.proxy import CardSpec
 
 
 class Cardless:
@@ -31,7 +31,9 @@ def sample(peers: tuple[PeerId, ...], count: int, rng: np.random.Generator) -> t
 
 def ties(view: View) -> dict[PeerId, int]:
     """A lot for each neighbour, to break ties without favouring a name."""
-    return dict(zip(view.neighbours, view.rng.permutation(len(view.neighbours)).tolist(), strict=True))
+    return dict(
+        zip(view.neighbours, view.rng.permutation(len(view.neighbours)).tolist(), strict=True)
+    )
 
 
 def finite(losses: Answers) -> dict[PeerId, float]:

@@ -12,7 +12,9 @@ from typing import Literal
 
 from amity.core import PeerId
 
-Threshold = Literal["normalised", "literal", "softmax_p", "mean", "mean_similarity", "remark", "fixed_k"]
+Threshold = Literal[
+    "normalised", "literal", "softmax_p", "mean", "mean_similarity", "remark", "fixed_k"
+]
 Table = Mapping[PeerId, float]
 
 SLACK = 1e-9
@@ -37,7 +39,8 @@ def softmax(s: Table, upsilon: float) -> dict[PeerId, float]:
 
 
 def redistribute(p: Table, s: Table, upsilon: float) -> dict[PeerId, float]:
-    r"""Eq. (practical sampling): those in `s` share anew the probability that they had together; others keep theirs.
+    r"""Eq. (practical sampling): those in `s` share anew the probability that they had together;
+    others keep theirs.
 
         p_ij ← softmax_j(s_ij/υ) · Σ_{k ∈ s} p_ik      for j ∈ s
 
@@ -48,7 +51,8 @@ def redistribute(p: Table, s: Table, upsilon: float) -> dict[PeerId, float]:
 
 
 def over(p: Table, present: Iterable[PeerId]) -> dict[PeerId, float]:
-    """p renormalised over those present, for the test only; equal shares where all of it has vanished."""
+    """p renormalised over those present, for the test only; equal shares where all of it has
+    vanished."""
     names = sorted(present)
     total = math.fsum(p[j] for j in names)
     return {j: p[j] / total if total > 0 else 1 / len(names) for j in names}
@@ -57,9 +61,11 @@ def over(p: Table, present: Iterable[PeerId]) -> dict[PeerId, float]:
 def entropy(s: Table, threshold: Threshold, p: Table) -> float:
     r"""h_i. With e_ij = (s_ij + 1)/2:
 
-    - normalised, remark: −Σ q ln q with q = e/Σe, so that exp(h) is the effective number of neighbours
+    - normalised, remark: −Σ q ln q with q = e/Σe, so that exp(h) is the effective number of
+      neighbours
     - softmax_p: the same with q = p
-    - literal: −Σ e ln e as printed (e is no distribution; the sum grows with the number of neighbours)
+    - literal: −Σ e ln e as printed (e is no distribution; the sum grows with the number of
+      neighbours)
     - mean: the literal sum divided by the number of neighbours
     """
     e = {j: (s[j] + 1) / 2 for j in sorted(s)}
@@ -82,8 +88,8 @@ def confidence(h: float) -> float:
 def theta_of(s: Table, p: Table, tau: float, threshold: Threshold) -> tuple[float, float]:
     r"""The threshold θ_i on p_ij, and the effective number of neighbours exp(h_i).
 
-    θ = τ·C̃ = τ/(1 + e^h), except: remark θ = τ·H̃ = τ·(1 − C̃); mean_similarity θ = (τ/n)·2·(1 − mean e), the only one
-    that sees absolute similarity in the direction of the prose.
+    θ = τ·C̃ = τ/(1 + e^h), except: remark θ = τ·H̃ = τ·(1 − C̃); mean_similarity θ = (τ/n)·2·(1 −
+    mean e), the only one that sees absolute similarity in the direction of the prose.
     """
     if not s:
         return 0.0, 0.0

@@ -18,13 +18,15 @@ from amity.strategies.registry import strategies
 class FedAvg(Cardless, Reference):
     r"""One model for all, averaged by a server (a reference: it ignores the graph; simulator only).
 
-    Each round a sample K^t of `fraction`·m peers (rounded, at least one), the same for everybody, gives
+    Each round a sample K^t of `fraction`·m peers (rounded, at least one), the same for everybody,
+    gives
 
         w^{t+1} = Σ_{k ∈ K^t} n_k ŵ_k / Σ_{k ∈ K^t} n_k
 
-    with n_k training examples at k. `fraction` = 1 is full participation, the paper's tables use 0.1. As with a server,
-    a peer receives one model a round and a sampled one sends one; that is what is counted. Peers outside
-    the sample train too, so that their accuracy can be measured; their passes are counted, which overstates FedAvg's.
+    with n_k training examples at k. `fraction` = 1 is full participation, the paper's tables use
+    0.1. As with a server, a peer receives one model a round and a sampled one sends one; that is
+    what is counted. Peers outside the sample train too, so that their accuracy can be measured;
+    their passes are counted, which overstates FedAvg's.
     """
 
     ignores_graph = True

@@ -17,17 +17,21 @@ from amity.strategies.registry import strategies
 @strategies.register("fomo")
 @dataclass(frozen=True)
 class Fomo(Cardless):
-    r"""Ask those for their models whose models helped before, try a few at random, weigh by first-order help (FedFomo).
+    r"""Ask those for their models whose models helped before, try a few at random, weigh by
+    first-order help (FedFomo).
 
-    An affinity P_ij, 0 at first, sums up what every neighbour's models were worth when they were measured,
+    An affinity P_ij, 0 at first, sums up what every neighbour's models were worth when they were
+    measured,
 
         P_ij ← P_ij + ω_ij      for the candidates of this round only,
 
-    and M = `k` candidates are chosen: ⌊ε_t·M⌉ at random, the rest by the largest P_ij (ties by lot), with ε_t =
-    max(0, `eps` − `decay`·t) in round t. ω and the mixture: see the stage `fomo`, which weighs any other selector's choice.
+    and M = `k` candidates are chosen: ⌊ε_t·M⌉ at random, the rest by the largest P_ij (ties by
+    lot), with ε_t = max(0, `eps` − `decay`·t) in round t. ω and the mixture: see the stage `fomo`,
+    which weighs any other selector's choice.
 
-    `eps` = 1 with `decay` = 0 is Gossip's choice, 0 is greedy. The official code lowers ε for every training epoch, we do
-    for every round; DisPFL's copy adds stale ω of those not asked again each round, which we do not.
+    `eps` = 1 with `decay` = 0 is Gossip's choice, 0 is greedy. The official code lowers ε for every
+    training epoch, we do for every round; DisPFL's copy adds stale ω of those not asked again each
+    round, which we do not.
     """
 
     k: Annotated[int, Field(ge=0)] = 10
@@ -42,13 +46,20 @@ class Fomo(Cardless):
         eps = max(0.0, self.eps - self.decay * view.round)
         greedy = ranked[: count - round(eps * count)]
         rest = tuple(sorted(set(view.neighbours) - set(greedy)))
-        arrived = yield Ask(Pull(), tuple(sorted((*greedy, *sample(rest, count - len(greedy), view.rng)))))
+        arrived = yield Ask(
+            Pull(), tuple(sorted((*greedy, *sample(rest, count - len(greedy), view.rng))))
+        )
         omega = yield from weigh(view, tuple(sorted(arrived)), self.norm)
         for j, w in omega.items():
             if j != view.me:
                 affinity[j] = affinity.get(j, 0.0) + w
         notes = {"helpful": float(sum(w > 0 for w in omega.values()))}
-        return Decision(row_of(omega), {"affinity": affinity}, notes, {j: affinity.get(j, 0.0) for j in view.neighbours})
+        return Decision(
+            row_of(omega),
+            {"affinity": affinity},
+            notes,
+            {j: affinity.get(j, 0.0) for j in view.neighbours},
+        )
 
     def pulls(self, neighbours: int) -> float:
         return min(self.k, neighbours)

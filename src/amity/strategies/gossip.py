@@ -18,12 +18,14 @@ from amity.strategies.registry import strategies
 class Gossip(Cardless):
     r"""Average with k neighbours drawn uniformly, a fresh draw every round.
 
-    With C_i^t drawn without replacement from the reachable neighbours B_i^t, |C_i^t| = min(k, |B_i^t|):
+    With C_i^t drawn without replacement from the reachable neighbours B_i^t, |C_i^t| = min(k,
+    |B_i^t|):
 
         w_i^{t+1} = 1 / (|C_i^t| + 1) · Σ_{j ∈ C_i^t ∪ {i}} ŵ_j
 
-    `k` = 0 is Local; k ≥ |B_i| averages with everyone in reach. The original (Hegedűs et al. 2019) is asynchronous and
-    merges one age-weighted model at a time; this is the synchronous pull form that PENS and AFIND+ compare with.
+    `k` = 0 is Local; k ≥ |B_i| averages with everyone in reach. The original (Hegedűs et al. 2019)
+    is asynchronous and merges one age-weighted model at a time; this is the synchronous pull form
+    that PENS and AFIND+ compare with.
     """
 
     k: Annotated[int, Field(ge=0)] = 10

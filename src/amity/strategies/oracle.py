@@ -16,11 +16,13 @@ from amity.strategies.registry import strategies
 @strategies.register("oracle")
 @dataclass(frozen=True)
 class Oracle(Cardless, Reference):
-    r"""Average with those whose labels are distributed like mine (a reference: it reads the labels; simulator only).
+    r"""Average with those whose labels are distributed like mine (a reference: it reads the labels;
+    simulator only).
 
-    With the overlap o_ij = Σ_c min(P_i(c), P_j(c)) of the label distributions, taken are C_i = { j : o_ij ≥ `least` },
-    with weights proportional to o_ij (o_ii = 1). It tells what perfect knowledge of the labels is worth, which is not
-    an upper bound: features may profit from peers with other labels.
+    With the overlap o_ij = Σ_c min(P_i(c), P_j(c)) of the label distributions, taken are C_i = { j
+    : o_ij ≥ `least` }, with weights proportional to o_ij (o_ii = 1). It tells what perfect
+    knowledge of the labels is worth, which is not an upper bound: features may profit from peers
+    with other labels.
     """
 
     least: Annotated[float, Field(ge=0, le=1)] = 0.5

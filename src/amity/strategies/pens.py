@@ -17,19 +17,23 @@ from amity.strategies.registry import strategies
 @strategies.register("pens")
 @dataclass(frozen=True)
 class Pens(Cardless):
-    r"""First learn who has good models for my data, then gossip with them only (Onoszko et al. 2021).
+    r"""First learn who has good models for my data, then gossip with them only (Onoszko et al.
+    2021).
 
-    Phase 1, the first `first_phase` of all rounds: pull `sampled` random models, measure ℓ_j = F_i(ŵ_j) on my own
-    training data, average with the `top` lowest, and count how often each neighbour was among them:
+    Phase 1, the first `first_phase` of all rounds: pull `sampled` random models, measure ℓ_j =
+    F_i(ŵ_j) on my own training data, average with the `top` lowest, and count how often each
+    neighbour was among them:
 
         sel_ij += 1[j ∈ top],     exp_ij += |top| / |B_i^t|  for every j in reach
 
-    Phase 2: N_i = { j : sel_ij > exp_ij }, those taken more often than chance would; each round average with min(k,
+    Phase 2: N_i = { j : sel_ij > exp_ij }, those taken more often than chance would; each round
+    average with min(k,
     |N_i ∩ B_i|) random ones of them (of B_i if none is left).
 
-    With a constant neighbourhood of n peers exp_ij is the paper's T1·m/n. `first_phase` = 0 is Gossip, 1 never leaves
-    the first phase. The paper ranks received models by loss on own data; its code ranks the own model on others'
-    data by accuracy and cuts off at exp − 1. We follow the paper.
+    With a constant neighbourhood of n peers exp_ij is the paper's T1·m/n. `first_phase` = 0 is
+    Gossip, 1 never leaves the first phase. The paper ranks received models by loss on own data; its
+    code ranks the own model on others' data by accuracy and cuts off at exp − 1. We follow the
+    paper.
     """
 
     sampled: Annotated[int, Field(ge=1)] = 10
@@ -56,7 +60,9 @@ class Pens(Cardless):
         for j in view.neighbours:
             expected[j] = expected.get(j, 0.0) + len(best) / len(view.neighbours)
         scores = {j: -loss for j, loss in losses.items()}
-        return Decision(spread((view.me, *best)), {"selected": selected, "expected": expected}, {}, scores)
+        return Decision(
+            spread((view.me, *best)), {"selected": selected, "expected": expected}, {}, scores
+        )
 
     def pulls(self, neighbours: int) -> float:
         first = self.first_phase

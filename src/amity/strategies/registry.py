@@ -3,4 +3,6 @@
 from amity.core import Strategy
 from amity.registry import Registry
 
-strategies: Registry[Strategy] = Registry("strategy", "decide", "pulls", attributes=("card",))
+strategies: Registry[Strategy] = Registry(
+    "strategy", "decide", "pulls", attributes=("card",), home="amity.strategies"
+)

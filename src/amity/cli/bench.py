@@ -1,0 +1,201 @@
+"""`amity bench`: how fast the engine is on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.table import Table
+
+from amity.errors import ConfigError, unknown
+from amity.files import write_atomically
+from amity.lab.run import new_dir
+from amity.learn.learner import native_bf16
+from amity.show.terminal import blank_table, err_console, out_console
+
+Names = Annotated[list[str] | None, typer.Argument(metavar="[WORKLOAD]...", show_default=False)]
+
+
+def bench(
+    names: Names = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a line, nothing else.")
+    ] = False,
+    precision: Annotated[
+        str, typer.Option(help="fp32, bf16 or both (bf16 only where it is native).")
+    ] = "both",
+    repeats: Annotated[
+        int, typer.Option(help="How often everything is measured; medians are shown.", min=1)
+    ] = 3,
+    scale: Annotated[
+        bool, typer.Option("--scale", help="Time and memory from 10 to 1,000 peers instead.")
+    ] = False,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="What the network adds, with four real peers, instead.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Where the table and the figure go.")] = None,
+) -> None:
+    """ModelFact the engine beside the plain PyTorch loop and the machine's matrix products, in one
+    go."""
+    from amity.bench import measure, workloads
+    from amity.bench.scale import measure_scale
+
+    known = workloads()
+    for name in names or []:
+        if name not in known:
+            raise ConfigError(unknown("workload", name, known))
+    folder = out or new_dir("bench")
+    if peers:
+        _network(folder, as_json)
+        return
+    precisions = ("fp32",) if scale else _precisions(precision)
+    with err_console.status("measuring") as status:
+        say = status.update if err_console.is_terminal else err_console.print
+        if scale:
+            rows: list[Any] = measure_scale(say)
+        else:
+            rows = []
+            for name in names or list(known):
+                found = measure(known[name], precisions, say, repeats)
+                rows += found
+                for row in found if as_json else ():
+                    out_console.file.write(json.dumps(_plain(row)) + "\n")
+                    out_console.file.flush()
+    if scale and as_json:
+        out_console.file.write("".join(json.dumps(_plain(row)) + "\n" for row in rows))
+    if not as_json:
+        out_console.print(_scale_table(rows) if scale else _table(rows))
+    figure = _save(folder, rows, "scale" if scale else "bench")
+    err_console.print(f"figure: {figure}", soft_wrap=True, markup=False)
+
+
+def _network(folder: Path, as_json: bool) -> None:
+    """Real peers: the extra is needed."""
+    from amity.cli.peer import needs_peers
+
+    with needs_peers():
+        from amity.bench.network import PHASES, measure_network
+    with err_console.status("measuring") as status:
+        rows = measure_network(status.update if err_console.is_terminal else err_console.print)
+    columns = (
+        "four peers on loopback",
+        *(f"{phase} (s)" for phase in PHASES),
+        "network adds",
+        "p50 (ms)",
+        "p95 (ms)",
+        "MB/s",
+    )
+    table = blank_table(columns)
+    for row in rows:
+        phases = [f"{row.seconds[phase]:.3g}" if row.seconds else "" for phase in PHASES]
+        asks = [
+            f"{value:.3g}" if value is not None else ""
+            for value in (row.p50_ms, row.p95_ms, row.moved_mb_s)
+        ]
+        table.add_row(
+            row.strategy, *phases, f"{100 * row.overhead:.0f} %" if row.seconds else "", *asks
+        )
+    if as_json:
+        out_console.file.write("".join(json.dumps(_plain(row)) + "\n" for row in rows))
+    else:
+        out_console.print(table)
+    err_console.print(f"figure: {_save(folder, rows, 'peers')}", soft_wrap=True, markup=False)
+
+
+def _precisions(wanted: str) -> tuple[str, ...]:
+    if wanted not in ("both", "fp32", "bf16"):
+        raise ConfigError(f"--precision: expected fp32, bf16 or both, got {wanted!r}")
+    if wanted != "both":
+        return (wanted,)
+    if native_bf16(torch.device("cpu")):
+        return ("fp32", "bf16")
+    err_console.print(
+        "this CPU has no native bf16: fp32 only (--precision bf16 measures its emulation)",
+        markup=False,
+    )
+    return ("fp32",)
+
+
+def _plain(row: Any) -> dict[str, Any]:
+    def short(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: short(part) for key, part in value.items()}
+        return float(f"{value:.4g}") if isinstance(value, float) else value
+
+    return {
+        key: short(value) for key, value in dataclasses.asdict(row).items() if value is not None
+    }
+
+
+def _table(rows: Sequence[Any]) -> Table:
+    columns = (
+        "workload",
+        "strategy",
+        "precision",
+        "samples/s",
+        "rounds/s",
+        "x plain loop",
+        "x gossip",
+        "GEMM share",
+        "peak MB",
+    )
+    table = blank_table((*columns, "train", "select", "mix", "evaluate (s)"), (0, 1, 2))
+    for row in rows:
+        gossip = f"{row.ratio_to_gossip:.2f}" if row.ratio_to_gossip is not None else ""
+        table.add_row(
+            row.workload,
+            row.strategy,
+            row.precision,
+            f"{row.samples_per_s:,.0f}",
+            f"{row.rounds_per_s:.3g}",
+            f"{row.ratio_to_plain_loop:.2f}",
+            gossip,
+            f"{100 * row.gemm_share:.0f} %",
+            f"{row.peak_mb:,.0f}",
+            *(f"{row.seconds[phase]:.3g}" for phase in ("train", "select", "mix", "evaluate")),
+        )
+    return table
+
+
+def _scale_table(rows: Sequence[Any]) -> Table:
+    columns = (
+        "model",
+        "graph",
+        "peers",
+        "ms a peer and round",
+        "peak MB",
+        "matrix MB",
+        "data MB",
+        "peak / matrix",
+    )
+    table = blank_table(columns, (0, 1))
+    for row in rows:
+        numbers = (
+            row.peers,
+            1000 * row.seconds_per_peer,
+            row.peak_mb,
+            row.matrix_mb,
+            row.data_mb,
+            row.matrices,
+        )
+        table.add_row(
+            row.model, row.graph, *(f"{n:,.2f}" if n < 10 else f"{n:,.0f}" for n in numbers)
+        )
+    return table
+
+
+def _save(folder: Path, rows: Sequence[Any], kind: str) -> Path:
+    from amity.bench.picture import bench_figure, network_figure, scale_figure
+
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = "".join(json.dumps(_plain(row)) + "\n" for row in rows)
+    write_atomically(folder / "bench.jsonl", lines.encode())
+    path = folder / "bench.png"
+    draw: Any = {"scale": scale_figure, "bench": bench_figure, "peers": network_figure}[kind]
+    draw(rows).savefig(path, dpi=150, bbox_inches="tight")
+    return path

@@ -1,0 +1,83 @@
+"""`amity ca`: the authority that decides who takes part in a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from amity.cli.peer import Keys, needs_peers
+from amity.config import only
+from amity.errors import ConfigError
+from amity.show.terminal import say
+
+app = typer.Typer(
+    no_args_is_help=True, help="Certificates: found an authority, and sign those who take part."
+)
+Folder = Annotated[
+    Path,
+    typer.Argument(metavar="DIR", help="The folder of the authority; its key never leaves it."),
+]
+Request = Annotated[
+    Path,
+    typer.Argument(metavar="REQUEST.pem", help="What a peer sent: its name, hosts and public key."),
+]
+
+
+def _days(values: dict[str, str], default: float) -> float:
+    try:
+        return float(values.get("days", default))
+    except ValueError:
+        raise ConfigError(f"days: expected a number, got {values['days']!r}") from None
+
+
+@app.command("init")
+def init(folder: Folder, words: Keys = None) -> None:
+    """Found an authority: a key that stays here, and ca.pem for every member. Own keys: name=,
+    days=3650."""
+    with needs_peers():
+        from amity.net.trust.certs import CA_KEY, ca_init
+        from amity.net.trust.identity import CA, expires
+    values = only(words or [], "name", "days")
+    ca_init(folder, values.get("name", "Amity CA"), _days(values, 3650))
+    say(f"key:         {folder / CA_KEY} (keep it secret, and keep a copy)")
+    say(
+        f"certificate: {folder / CA}, for every member; valid until {expires(folder / CA):%Y-%m-%d}"
+    )
+
+
+@app.command("sign")
+def sign(folder: Folder, request: Request, words: Keys = None) -> None:
+    """Sign a peer's request. Own keys: name=PEER (who you know sent it), days=90, out=FILE (default
+    cert.pem beside it)."""
+    with needs_peers():
+        from amity.net.trust.certs import ca_sign, load_request
+        from amity.net.trust.identity import (
+            CA,
+            CERT,
+            common_name,
+            expires,
+            hosts_of,
+            load_certificates,
+        )
+    values = only(words or [], "name", "days", "out")
+    if "name" not in values:
+        asks = common_name(load_request(request).subject)
+        raise ConfigError(
+            f"name: is missing; {request} asks to be {asks!r}: add name={asks} if that is who"
+            " sent it"
+        )
+    out = Path(values["out"]) if "out" in values else request.with_name(CERT)
+    fingerprint = ca_sign(folder, request, out, values["name"], _days(values, 90))
+    hosts = hosts_of(load_certificates(out)[0])
+    say(f"certificate: {out}, to be sent back together with {folder / CA}")
+    say(f"hosts:       {', '.join(hosts)}; valid until {expires(out):%Y-%m-%d %H:%M} UTC")
+    say(f"fingerprint: {fingerprint}")
+    say("in roster.toml, with the port on which it listens:\n")
+    say(_entry(values["name"], hosts[0], fingerprint))
+
+
+def _entry(name: str, host: str, fingerprint: str) -> str:
+    address = f"[{host}]:7447" if ":" in host else f"{host}:7447"
+    return f'[[peer]]\nname = "{name}"\naddress = "{address}"\nfingerprint = "{fingerprint}"'

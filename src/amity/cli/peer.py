@@ -1,0 +1,275 @@
+"""`amity peer`, `amity relay` and `amity swarm`: real peers, with no server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.live import Live
+
+from amity.config import load, only, out_path, parse, split_words, typed
+from amity.errors import ConfigError
+from amity.files import write_atomically
+from amity.lab.run import Result, new_dir
+from amity.round.build import load_data
+from amity.round.report import Report
+from amity.show.terminal import complain, err_console, out_console, say, show_run, status
+
+if TYPE_CHECKING:
+    from amity.net.ops.swarm import Swarm
+
+app = typer.Typer(
+    no_args_is_help=True, help="One peer of a real network: keys, checks, and the peer itself."
+)
+Keys = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", show_default=False)]
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The peer's folder, with its peer.toml.")
+]
+
+TEMPLATE = """[peer]
+name = "{name}"
+listen = "{listen}"
+roster = "roster.toml"
+identity = "identity"
+state = "state"
+data = "mine"
+# classes = ["a", "b"]     # the same list at every member, if somebody may lack a class
+metrics = 9464             # http://127.0.0.1:9464/metrics; 0: none
+
+[net]
+deadline = 60              # seconds that a round waits for the others' cards
+patience = 30              # seconds that an answer may take
+
+[run]                      # keys of `amity run`
+data = "digits"            # yours: "scans.npz", a folder of images, "table.csv", ...
+strategy = "afind+"
+rounds = 100
+"""
+
+
+@contextmanager
+def needs_peers() -> Iterator[None]:
+    """Everything with a network is an extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in (
+            "cryptography",
+            "zenoh",
+            "prometheus_client",
+        ):
+            raise
+        raise ConfigError("this needs pip install 'amity[peers]'") from None
+
+
+@app.command("init")
+def init(folder: Folder, words: Keys = None) -> None:
+    """Make a peer's key, certificate request, peer.toml and roster.toml. Own keys: name= host=
+    port=7447 network=amity.
+
+    host= is where others reach it (an address or a name; several with commas). port=0: behind NAT,
+    by way of a relay.
+    """
+    with needs_peers():
+        from amity.net.trust.certs import make_key
+        from amity.net.trust.identity import fingerprint_of, load_key, public_of
+        from amity.net.trust.roster import Member, Roster, check_name
+    values = only(words or [], "name", "host", "port", "network")
+    for key in ("name", "host"):
+        if not values.get(key):
+            raise ConfigError(f"{key}: is missing; for example name=hospital-a host=10.0.0.1")
+    name, hosts = (
+        check_name(values["name"]),
+        [host.strip() for host in values["host"].split(",") if host.strip()],
+    )
+    port = values.get("port", "7447")
+    if not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"port: expected 0 to 65535, got {port!r}")
+    address = f"{f'[{hosts[0]}]' if ':' in hosts[0] else hosts[0]}:{port}" if int(port) else ""
+    make_key(folder / "identity", name, hosts)
+    fingerprint = fingerprint_of(public_of(load_key(folder / "identity" / "key.pem")))
+    roster = Roster.of(values.get("network", "amity"), [Member(name, address, fingerprint)])
+    for file, text in (
+        ("peer.toml", TEMPLATE.format(name=name, listen=address)),
+        ("roster.toml", roster.dump()),
+    ):
+        if not (folder / file).exists():
+            write_atomically(folder / file, text.encode())
+    say(f"key:         {folder / 'identity' / 'key.pem'} (never leaves this machine)")
+    say(
+        f"request:     {folder / 'identity' / 'request.pem'}: have the authority sign it (`amity ca"
+        " sign`), and put its"
+    )
+    say(f"             cert.pem and ca.pem into {folder / 'identity'}")
+    say(f"fingerprint: {fingerprint}: for everybody's roster.toml")
+    say(f"then edit {folder / 'peer.toml'} and try `amity peer check {folder}`")
+
+
+@app.command("request")
+def request(folder: Folder, words: Keys = None) -> None:
+    """A new certificate request for the old key: to renew, or after a move. Own key: host=
+    (default: as before)."""
+    with needs_peers():
+        from amity.net.setup import read_setup
+        from amity.net.trust.certs import make_request
+        from amity.net.trust.identity import hosts_of, load_certificates
+    values = only(words or [], "host")
+    setup = read_setup(folder)
+    hosts = [host.strip() for host in values.get("host", "").split(",") if host.strip()]
+    if not hosts and (setup.identity / "cert.pem").exists():
+        hosts = list(hosts_of(load_certificates(setup.identity / "cert.pem")[0]))
+    if not hosts:
+        raise ConfigError("host: is missing; for example host=10.0.0.1")
+    make_request(setup.identity, setup.who.name, hosts)
+    say(
+        f"request: {setup.identity / 'request.pem'}; a running peer takes up the new cert.pem by"
+        " itself"
+    )
+
+
+@app.command("check")
+def check(folder: Folder) -> None:
+    """Test keys, clock, ports, reachability, data, and what the others run, before anything
+    runs."""
+    with needs_peers():
+        from amity.net.ops.check import check_peer
+        from amity.net.ops.greet import greetings
+        from amity.net.setup import data_of, read_setup
+    setup = read_setup(folder)
+
+    def described() -> str:
+        dataset, data = data_of(setup, load_data(setup.config))
+        held = sum(share > 0 for share in data.labels)
+        return (
+            f"{len(data.train)} training and {len(data.test)} test examples, {held} of"
+            f" {dataset.classes} classes"
+        )
+
+    bad, running = 0, False
+    with status("checking"):
+        for finding in check_peer(
+            setup.identity, setup.who.name, setup.roster, setup.who.listen, described
+        ):
+            bad += not finding.good
+            running |= finding.what == "port" and "running" in finding.detail
+            _finding(finding)
+        if not bad and not running:
+            for finding in greetings(setup):
+                bad += not finding.good
+                _finding(finding)
+    if bad:
+        raise SystemExit(1)
+
+
+def _finding(finding: Any) -> None:
+    mark = "[green]ok [/green]" if finding.good else "[red]BAD[/red]"
+    out_console.print(f"{mark} [bold]{finding.what:<14}[/bold]", end=" ")
+    out_console.print(finding.detail, markup=False, soft_wrap=True)
+
+
+@app.command("run")
+def run(folder: Folder, words: Keys = None) -> None:
+    """Run the peer of a folder, to its last round; started again, it goes on. Further words are
+    config keys and net.*."""
+    with needs_peers():
+        from amity.net.ops.serve import serve
+        from amity.net.setup import read_setup
+    setup = read_setup(folder, parse(words or []))
+    with status(f"reading {setup.config.data.name}"):
+        load_data(setup.config)
+    say(
+        f"{setup.who.name}: listening on {setup.who.listen or 'nothing (relay only)'}; log:"
+        f" {setup.state / 'audit.jsonl'}"
+    )
+
+    def told(report: Report) -> None:
+        ((me, record),) = report.peers.items()
+        row = {j: weight for j, weight in report.rows[me].items() if j != me}
+        took = ", ".join(f"{j} {weight:.2f}" for j, weight in sorted(row.items())) or "nobody"
+        score = f"accuracy {100 * record['accuracy']:.1f} %, " if "accuracy" in record else ""
+        say(f"round {report.round}: {score}took from {took}; {sum(report.seconds.values()):.1f} s")
+
+    serve(setup, told)
+
+
+def relay(folder: Folder) -> None:
+    """Pass on between peers that cannot dial each other (behind NAT). The roster's `relay` must be
+    this folder's peer."""
+    with needs_peers():
+        from amity.net.ops.serve import serve_relay
+        from amity.net.setup import read_setup
+    setup = read_setup(folder)
+    say(f"{setup.who.name}: passing on at {setup.who.listen}")
+    serve_relay(setup)
+
+
+def swarm(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE.toml] [KEY=VALUE]...", show_default=False)
+    ] = None,
+    peers: Annotated[int, typer.Option(help="How many; also peers=N.", min=2, max=256)] = 8,
+) -> None:
+    """A real network on this machine: certificates, one process a peer, a live table, the same
+    report. Own key: out=DIR.
+
+    Keys are those of `amity run`, and net.*: `amity swarm --peers 8 rounds=5 net.transfer=bf16
+    out=runs/s`.
+    """
+    with needs_peers():
+        from amity.net.ops.collect import merge
+        from amity.net.ops.swarm import Swarm
+        from amity.net.options import Net
+        from amity.net.setup import split_net
+    file, given, mine = split_words(words or [], "out")
+    values, net = split_net(given)
+    out = out_path(mine) if "out" in mine else new_dir("swarm")
+    config = load(file, {"peers": peers, **values})
+    with status(f"reading {config.data.name}; keys and certificates"):
+        crowd = Swarm(out, config, typed("net", Net, net))
+        crowd.lay_out()
+    label, name = crowd.config.label, crowd.config.data.name
+    say(
+        f"{label}: {name}, {crowd.config.peers} peers, {crowd.config.rounds} rounds, each peer a"
+        f" process; {out}"
+    )
+    _watch(crowd)
+    with status("drawing the report"):
+        merge(out, crowd.config)
+    show_run(Result(out, crowd.config))
+    for peer, error in crowd.failed.items():
+        complain(f"{peer} failed: {error}")
+    if crowd.failed:
+        raise SystemExit(1)
+
+
+def _watch(crowd: Swarm) -> None:
+    """A live table on a terminal, a line now and then elsewhere; Ctrl-C ends all peers, and loses
+    nothing."""
+    from amity.net.ops.watch import Watch
+
+    watch, last = Watch(crowd), 0.0
+    crowd.start()
+    try:
+        if out_console.is_terminal:
+            with Live(watch.table(), console=out_console, refresh_per_second=4) as live:
+                crowd.wait(tick=lambda: live.update(watch.table()))
+                live.update(watch.table())
+        else:
+
+            def line() -> None:
+                nonlocal last
+                if time.monotonic() - last > 5:
+                    last = time.monotonic()
+                    say(watch.line())
+
+            crowd.wait(tick=line)
+            say(watch.line())
+    except KeyboardInterrupt:
+        err_console.print("ending the peers; the same command with the same out= goes on")
+        raise
+    finally:
+        crowd.stop()

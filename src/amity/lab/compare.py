@@ -1,0 +1,251 @@
+"""Compare strategies on the same data, graph and seeds: paired, parallel, resumable."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from amity.config import Config, read_spec, resolve
+from amity.core import Reference, Strategy
+from amity.errors import ConfigError, Failure, RunDirError, brief
+from amity.files import csv_text, write_atomically
+from amity.lab.cells import Cell, OnEvent, run_cells
+from amity.lab.run import Result, as_config, new_dir
+from amity.lab.store import RunDir, read_config, refuse_unusable
+from amity.lab.summary import Line, summarise
+from amity.methods import methods
+from amity.peer.privacy import needs_opacus
+from amity.round.build import bad_peers
+from amity.strategies import strategies as registry
+from amity.strategies.local import Local
+from amity.topology import peer_names
+
+DEFAULT_STRATEGIES = (
+    "local",
+    "fedavg",
+    "gossip:k=5",
+    "pens:k=5",
+    "federico:k=5",
+    "afind",
+    "afind+:paper",
+    "afind+:tuned",
+    "oracle",
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Strategies x seeds. `pandas.DataFrame(comparison.table)` has one line a strategy."""
+
+    path: Path
+    results: Mapping[str, Sequence[Result]]
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        alone = self.alone
+        return [summarise(label, runs, alone) for label, runs in self.results.items() if runs]
+
+    @property
+    def alone(self) -> Sequence[Result]:
+        """The runs of Local, if it takes part exactly once."""
+        found = [
+            runs
+            for runs in self.results.values()
+            if runs and isinstance(runs[0].config.strategy.instance, Local)
+        ]
+        return found[0] if len(found) == 1 else []
+
+    @property
+    def fair(self) -> list[Line]:
+        """The lines of strategies that a real network could run."""
+        return [
+            line
+            for line in self.lines
+            if not isinstance(self.results[line.label][0].config.strategy.instance, Reference)
+        ]
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        return [line.as_dict() for line in self.lines]
+
+    @property
+    def config(self) -> Config:
+        return next(runs[0].config for runs in self.results.values() if runs)
+
+    def save(self) -> Path:
+        """Write summary.csv, summary.json and report.html; returns the report's path."""
+        from amity.show.report import comparison_html
+
+        write_atomically(self.path / "summary.csv", csv_text(self.table).encode())
+        write_atomically(self.path / "summary.json", json.dumps(self.table, indent=1).encode())
+        write_atomically(self.path / "report.html", comparison_html(self).encode())
+        return self.path / "report.html"
+
+
+def read_comparison(path: Path) -> Comparison:
+    """A comparison from its directory: its finished runs, also while others are still missing."""
+    try:
+        folders: dict[str, list[str]] = json.loads((path / "comparison.json").read_bytes())
+    except (OSError, ValueError):
+        raise RunDirError(
+            f"{path}: holds neither a run (config.toml) nor a comparison (comparison.json)"
+        ) from None
+    results: dict[str, list[Result]] = {}
+    for label, names in folders.items():
+        runs = [
+            Result(path / name, read_config(path / name))
+            for name in names
+            if (path / name / "config.toml").exists()
+        ]
+        results[label] = [run for run in runs if run.complete]
+    if not any(results.values()):
+        raise RunDirError(
+            f"{path}: no run of this comparison has ended yet; repeat the command with out={path}"
+        )
+    return Comparison(path, results)
+
+
+def parse_spec(spec: str | Strategy) -> tuple[str, dict[str, Any]]:
+    """`afind+:paper:tau=0.8/fomo@ditto:lam=1` to its label and the sections that it sets: the
+    strategy with its options, the stages after it, the method; an instance of one's own class
+    stands for itself."""
+    if not isinstance(spec, str):
+        thing: Any = spec
+        if not dataclasses.is_dataclass(thing) or isinstance(thing, type):
+            raise ConfigError(
+                f"strategies: expected names or instances of a frozen dataclass, got {spec!r}"
+            )
+        fields = [f for f in dataclasses.fields(thing) if f.init]
+        changed = [
+            f"{f.name}={value}" for f in fields if (value := getattr(spec, f.name)) != f.default
+        ]
+        return ":".join([type(spec).__name__, *changed]), {"strategy": spec}
+    text, at, method = spec.partition("@")
+    name = strategy_name(text)
+    # elsewhere a slash is part of a path
+    chosen, *after = text.split("/") if name in registry else [text]
+    options = read_spec(chosen, registry, "strategies")
+    layer: dict[str, Any] = {"strategy": options}
+    if after:
+        layer["stages"] = after
+    if at:
+        layer["method"] = read_spec(method, methods, "strategies")
+    label = (
+        spec
+        if options["name"] in registry
+        else spec.replace(options["name"], options["name"].rpartition(":")[2], 1)
+    )
+    return label, layer
+
+
+def strategy_name(spec: str) -> str:
+    """`gossip` of `gossip:k=3/krum@ditto`."""
+    return re.split("[:/@]", spec)[0]
+
+
+def slug(label: str) -> str:
+    """A label as a folder name; different labels give different names."""
+    name = re.sub(r"[^A-Za-z0-9._=-]", "_", label.replace("+", "-plus"))[:100]
+    plain = re.fullmatch(r"[A-Za-z0-9.=+:, -]{1,90}", label)
+    return name if plain else f"{name}-{hashlib.sha256(label.encode()).hexdigest()[:8]}"
+
+
+def with_layer(base: Config, layer: Mapping[str, Any]) -> Config:
+    """The config with these sections and nothing of those that it had."""
+    rest = {key: value for key, value in base.to_dict().items() if key not in layer}
+    return resolve([rest, layer])
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    if not seeds or len(set(seeds)) != len(seeds):
+        raise ConfigError(f"seeds: expected different seeds, got {list(seeds)}")
+
+
+def cells_for(
+    base: Config, specs: Sequence[str | Strategy], seeds: Sequence[int], path: Path
+) -> list[Cell]:
+    """One cell a strategy and seed; the first seed of all strategies comes first."""
+    parsed = [parse_spec(spec) for spec in specs]
+    labels = [label for label, _ in parsed]
+    if not labels:
+        raise ConfigError("strategies: name at least one")
+    for label in labels:
+        if labels.count(label) > 1:
+            raise ConfigError(f"strategies: {label!r} is named twice")
+    check_seeds(seeds)
+    configs = {label: with_layer(base, layer) for label, layer in parsed}
+    return [
+        Cell(label, seed, config.replace(seed=seed), path / slug(label) / f"seed-{seed}")
+        for seed in seeds
+        for label, config in configs.items()
+    ]
+
+
+def _prepare(cells: Sequence[Cell], path: Path) -> dict[str, list[str]]:
+    """Check that the directory can take these cells; returns what comparison.json shall say: old
+    and new labels."""
+    refuse_unusable(path)
+    record = path / "comparison.json"
+    if path.exists() and any(path.iterdir()) and not record.exists():
+        raise RunDirError(f"{path}: is not empty and holds no comparison; choose another out=")
+    for cell in cells:
+        needs_opacus(cell.config.privacy.instance)
+        bad_peers(cell.config, peer_names(cell.config.peers))
+        RunDir.check(cell.path, cell.config)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        folders: dict[str, list[str]] = json.loads(record.read_bytes()) if record.exists() else {}
+    except (OSError, ValueError) as error:
+        raise RunDirError(f"{path}: cannot be used ({brief(error)}); choose another out=") from None
+    for cell in cells:
+        runs, name = folders.setdefault(cell.label, []), str(cell.path.relative_to(path))
+        runs += [name] if name not in runs else []
+    return folders
+
+
+def collect(cells: Sequence[Cell], path: Path, jobs: int, on_event: OnEvent | None) -> Comparison:
+    """Run cells and gather them by label, in the order in which the labels first come."""
+    folders = _prepare(cells, path)
+    write_atomically(path / "comparison.json", json.dumps(folders, indent=1).encode())
+    outcome = run_cells(cells, jobs, on_event)
+    results: dict[str, list[Result]] = {cell.label: [] for cell in cells}
+    for at, result in sorted(outcome.results.items()):
+        results[cells[at].label].append(result)
+    errors = {
+        f"{cells[at].label} seed {cells[at].seed}": error for at, error in outcome.errors.items()
+    }
+    if not outcome.results:
+        raise Failure("no run succeeded; first error: " + next(iter(errors.values())))
+    return Comparison(path, results, errors)
+
+
+def compare(
+    strategies: Sequence[str | Strategy] = DEFAULT_STRATEGIES,
+    seeds: Sequence[int] = (0, 1, 2),
+    config: Config | Mapping[str, Any] | str | Path | None = None,
+    out: str | Path | None = None,
+    jobs: int = 0,
+    on_event: OnEvent | None = None,
+    **overrides: Any,
+) -> Comparison:
+    """Compare strategies on the same data, graph and seeds, and write a report.
+
+    `strategies` are names (`"gossip"`, `"afind+:paper:tau=0.8"`, `"my_file.py:Mine"`) or instances
+    of one's own class. `amity.compare(["local", "gossip", Mine(k=3)], seeds=[0, 1], peers=10)`
+    """
+    if isinstance(strategies, str):
+        raise ConfigError(f"strategies: expected a list, got {strategies!r}; use [{strategies!r}]")
+    base = as_config(config, overrides)
+    path = Path(out) if out else new_dir("compare")
+    cells = cells_for(base, strategies, seeds, path)
+    comparison = collect(cells, path, jobs, on_event)
+    comparison.save()
+    return comparison

@@ -1,0 +1,213 @@
+"""Run one experiment into a directory, and read it back."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from amity.config import Config, load, nested, resolve
+from amity.core import PeerId
+from amity.data import split
+from amity.lab.store import RunDir, commits, read_config, read_lines
+from amity.peer.privacy import statement
+from amity.round.build import load_data
+from amity.round.report import Report
+from amity.simulate import Simulation
+from amity.simulate.crew import CrewLost
+from amity.topology import peer_names
+
+OnRound = Callable[[Report], None]
+OnPart = Callable[[int, float], None]
+"""Told a round, and how much of it is done: now and then in long rounds."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run on disk. `pandas.DataFrame(result.metrics)` has one line a round and peer."""
+
+    path: Path
+    config: Config
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """One record a round and peer."""
+        return self._whole("metrics.jsonl")
+
+    def _whole(self, name: str) -> list[dict[str, Any]]:
+        """The lines of rounds that are complete: a killed run may have more of one file than of
+        another."""
+        last = self.rounds[-1]["round"] if self.rounds else -1
+        return [record for record in read_lines(self.path / name) if record["round"] <= last]
+
+    @cached_property
+    def rounds(self) -> list[dict[str, Any]]:
+        """One record a round, of the whole network."""
+        return read_lines(self.path / "rounds.jsonl")
+
+    @cached_property
+    def edges(self) -> list[dict[str, Any]]:
+        """One record a round and peer: its row."""
+        return self._whole("edges.jsonl")
+
+    @property
+    def complete(self) -> bool:
+        return len(self.rounds) == self.config.rounds
+
+    @property
+    def curve(self) -> list[tuple[int, float]]:
+        """Round and mean test accuracy, wherever it was measured."""
+        return [(r["round"], r["accuracy"]) for r in self.rounds if "accuracy" in r]
+
+    @property
+    def accuracy(self) -> float:
+        """Mean test accuracy over all honest peers in the last round."""
+        return self.curve[-1][1]
+
+    @property
+    def best(self) -> float:
+        """The best mean test accuracy of any round: it selects on the test set, as papers do."""
+        return max(accuracy for _, accuracy in self.curve)
+
+    @cached_property
+    def origins(self) -> dict[PeerId, str]:
+        """Who each peer is in the data, where the partition is natural (else empty)."""
+        names = peer_names(self.config.peers)
+        data = split(
+            load_data(self.config), self.config.partition.instance, names, self.config.seed
+        )
+        return {name: data[name].origin for name in names}
+
+    def final(self, key: str = "accuracy") -> dict[PeerId, float]:
+        """A metric of every honest peer in the last round."""
+        last = self.rounds[-1]["round"]
+        return {
+            r["peer"]: r[key]
+            for r in self.metrics
+            if r["round"] == last and key in r and not r.get("attacker")
+        }
+
+    @property
+    def privacy(self) -> str:
+        """The largest ε of all peers and what it covers, in one line; empty where nothing is
+        private."""
+        mechanism = self.config.privacy.instance
+        last, excluded = (
+            self.rounds[-1],
+            {name for r in self.rounds for name in r.get("excluded", ())},
+        )
+        # infinity is written as null
+        epsilon = last.get("epsilon", None if mechanism.sigma == 0 else math.nan)
+        said = statement(mechanism, math.inf if epsilon is None else epsilon, excluded)
+        stopped = [r for r in self.rounds if r.get("stopped")]
+        if not stopped:
+            return said
+        first, count = stopped[0]["round"] + 1, stopped[-1]["stopped"]
+        return (
+            f"{said}; the budget stopped {count} of {self.config.peers} peers, the first after"
+            f" round {first}"
+        )
+
+
+def as_config(
+    config: Config | Mapping[str, Any] | str | Path | None, overrides: Mapping[str, Any]
+) -> Config:
+    """What the public functions take for a config: a Config, a mapping, a TOML file, or nothing."""
+    if isinstance(config, Config):
+        return config.replace(**overrides) if overrides else config
+    if isinstance(config, Mapping):
+        return resolve([nested(config), nested(overrides)])
+    return load(config, overrides)
+
+
+def new_dir(prefix: str) -> Path:
+    """runs/PREFIX-20260131-235959, not yet taken."""
+    path = base = Path("runs") / f"{prefix}-{time.strftime('%Y%m%d-%H%M%S')}"
+    number = 2
+    while path.exists():
+        path, number = base.with_name(f"{base.name}-{number}"), number + 1
+    return path
+
+
+def run(
+    config: Config | Mapping[str, Any] | str | Path | None = None,
+    out: str | Path | None = None,
+    on_round: OnRound | None = None,
+    on_part: OnPart | None = None,
+    **overrides: Any,
+) -> Result:
+    """Run one experiment. `amity.run(strategy="pens", peers=10, **{"train.lr": 0.1})`.
+
+    The directory `out` (by default a new one under runs/) is created; if it holds a run of the same
+    config that did not end, that run goes on.
+    """
+    resolved = as_config(config, overrides)
+    path = Path(out) if out else new_dir(resolved.slug)
+    with Simulation(RunDir.check(path, resolved), load_data(resolved)) as simulation:
+        return _go(RunDir.create(path, simulation.config), simulation, on_round, on_part)
+
+
+def resume(
+    path: str | Path, on_round: OnRound | None = None, on_part: OnPart | None = None
+) -> Result:
+    """Go on with a run that was interrupted; the end is bit-identical to that of one that was
+    not."""
+    directory = RunDir.open(Path(path))
+    with Simulation(directory.config, load_data(directory.config)) as simulation:
+        return _go(directory, simulation, on_round, on_part)
+
+
+def _go(
+    directory: RunDir, simulation: Simulation, on_round: OnRound | None, on_part: OnPart | None
+) -> Result:
+    config = directory.config
+    simulation.on_part = on_part
+    with directory:
+        directory.recover(simulation)
+        losses, whole = 0, True
+        while simulation.next_round < config.rounds or not whole:
+            try:
+                if not whole:
+                    simulation.rewind()
+                    directory.recover(simulation)
+                    whole = True
+                report = _one_round(directory, simulation)
+            except CrewLost:
+                losses, whole = losses + 1, False
+                if losses > LOSSES:
+                    raise
+                continue
+            if on_round:
+                on_round(report)
+    return Result(directory.path, config)
+
+
+LOSSES = 10
+"""So often may a part of the crew be lost in a run, before something other than bad luck must be
+the reason."""
+
+
+def _one_round(directory: RunDir, simulation: Simulation) -> Report:
+    report = simulation.round()
+    directory.append(report)
+    done = simulation.next_round
+    if done % directory.config.checkpoint.every == 0 or done == directory.config.rounds:
+        directory.checkpoint(simulation)
+    return report
+
+
+def restored(path: str | Path) -> Simulation:
+    """The simulation as the newest checkpoint of a run left it, in this process."""
+    config = read_config(Path(path))
+    own = config.engine.common
+    here = {"name": "local", "workers": 1, "vectorise": own.vectorise, "group": own.group}
+    config = config.replace(engine=here)
+    simulation = Simulation(config, load_data(config))
+    commit = next(commits(Path(path)), None)
+    if commit is not None and commit.tensors is not None:
+        simulation.restore(commit.round, commit.tensors.of, commit.memory)
+    return simulation

@@ -1,0 +1,184 @@
+"""From runs to the rows of a table: paired by seed and peer, with what it cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from amity.lab.run import Result
+
+
+@dataclass(frozen=True)
+class Line:
+    """One strategy of a comparison, over all seeds. Accuracies and gains are fractions, not
+    points."""
+
+    label: str
+    seeds: int
+    accuracy: float
+    accuracy_std: float
+    """Over seeds, of the mean over peers, in the last round."""
+    best: float
+    best_std: float
+    balanced: float
+    gain: float | None
+    """Over Local: mean over peers and seeds of the difference in the last round."""
+    harmed: float | None
+    """Share of peers that do worse than alone."""
+    worst_tenth: float | None
+    """Mean gain of the tenth of the peers that gains least."""
+    megabytes: float
+    """Received by a peer in the whole run."""
+    passes: float
+    """Forward and backward passes of a peer in the whole run, in thousands of examples."""
+    taken: float
+    """Neighbours taken, mean over rounds and peers."""
+    precision: float | None
+    """Share of true friends among those taken, mean over rounds."""
+    recall: float | None
+    auc: float | None
+    attackers_weight: float | None = None
+    """What attackers obtain of an honest peer's row, mean over rounds and peers."""
+    epsilon: float | None = None
+    """The largest ε of any peer and seed in the last round."""
+    epsilon_excludes: str = ""
+    """What ε does not cover; empty: nothing, it is a guarantee."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def received_by_round(result: Result) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Megabytes that a peer has received up to each round, mean over peers."""
+    per_round = np.zeros(result.config.rounds)
+    for r in result.metrics:
+        per_round[r["round"]] += r["card_in"] + r["model_in"] + r["reply_in"]
+    return np.asarray(per_round.cumsum() / result.config.peers / 1e6)
+
+
+def received(result: Result) -> float:
+    """Megabytes that a peer received, mean over peers."""
+    return float(received_by_round(result)[-1])
+
+
+def gains(results: Sequence[Result], alone: Sequence[Result]) -> list[float]:
+    """Accuracy minus Local's accuracy, of every peer of every seed, in the last round."""
+    local = {result.config.seed: result.final() for result in alone}
+    return [
+        accuracy - local[result.config.seed][peer]
+        for result in results
+        if result.config.seed in local
+        for peer, accuracy in result.final().items()
+    ]
+
+
+def summarise(label: str, results: Sequence[Result], alone: Sequence[Result]) -> Line:
+    """One line of the table from all seeds of a strategy; `alone` are Local's runs, if there are
+    any."""
+    difference = np.array(sorted(gains(results, alone)))
+    tenth = max(1, round(len(difference) / 10))
+    final, best = [r.accuracy for r in results], [r.best for r in results]
+    last = [r.rounds[-1]["epsilon"] for r in results if "epsilon" in r.rounds[-1]]
+    epsilons = [
+        math.inf if epsilon is None else epsilon for epsilon in last
+    ]  # infinity is written as null
+    excluded = {name for result in results for r in result.rounds for name in r.get("excluded", ())}
+    passes = [
+        sum(m["forward"] + m["backward"] for m in r.metrics) / r.config.peers / 1e3 for r in results
+    ]
+    return Line(
+        label,
+        len(results),
+        float(np.mean(final)),
+        std(final),
+        float(np.mean(best)),
+        std(best),
+        float(np.mean([np.mean(list(r.final("balanced").values())) for r in results])),
+        float(difference.mean()) if len(difference) else None,
+        float((difference < 0).mean()) if len(difference) else None,
+        float(difference[:tenth].mean()) if len(difference) else None,
+        float(np.mean([received(r) for r in results])),
+        float(np.mean(passes)),
+        float(np.mean([r["taken"] for result in results for r in result.rounds])),
+        _mean(results, "precision"),
+        _mean(results, "recall"),
+        _mean(results, "auc"),
+        _mean(results, "attackers_weight"),
+        max(epsilons, default=None),
+        ", ".join(sorted(excluded)),
+    )
+
+
+def std(values: Sequence[float]) -> float:
+    """Sample standard deviation; 0 for a single seed."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+def _mean(results: Sequence[Result], key: str) -> float | None:
+    values = [r[key] for result in results for r in result.rounds if key in r]
+    return float(np.mean(values)) if values else None
+
+
+COLUMNS: Mapping[str, str] = {
+    "strategy": "what was compared",
+    "accuracy": "test accuracy in the last round, mean over peers ± std over seeds",
+    "best": "the best round's (selects on the test set, as papers do)",
+    "vs local": "gain over training alone, mean over peers, in points",
+    "harmed": "share of peers that do worse than alone",
+    "worst 10%": "mean gain of the tenth of peers that gains least, in points",
+    "MB": "received by a peer in the whole run",
+    "passes": "forward and backward passes of a peer, in thousands of examples",
+    "taken": "neighbours taken, mean over rounds and peers",
+    "friends": "share of true friends (label overlap) among those taken",
+}
+ATTACKED = (
+    "attackers' weight",
+    "what attackers obtain of an honest peer's row; all else is of honest peers only",
+)
+PRIVATE = (
+    "ε",
+    "the largest of all peers; * training only: facts that it does not cover were asked",
+)
+
+
+def columns_of(lines: Sequence[Line]) -> dict[str, str]:
+    """The columns of a table with these lines: attackers and privacy only where there are any."""
+    more = [ATTACKED] if any(line.attackers_weight is not None for line in lines) else []
+    more += [PRIVATE] if any(line.epsilon is not None for line in lines) else []
+    return {**COLUMNS, **dict(more)}
+
+
+def cells_of(line: Line, columns: Mapping[str, str] = COLUMNS) -> list[str]:
+    """A line as text, in the order of the columns."""
+
+    def points(value: float | None) -> str:
+        return "-" if value is None else f"{100 * value:+.1f}"
+
+    def percent(value: float | None) -> str:
+        return "-" if value is None else f"{100 * value:.0f} %"
+
+    def spread(mean: float, std: float) -> str:
+        return f"{100 * mean:.1f} ± {100 * std:.1f}" if line.seeds > 1 else f"{100 * mean:.1f}"
+
+    alone = line.taken == 0
+    epsilon = (
+        "-" if line.epsilon is None else f"{line.epsilon:.3g}{'*' if line.epsilon_excludes else ''}"
+    )
+    return [
+        line.label,
+        spread(line.accuracy, line.accuracy_std),
+        spread(line.best, line.best_std),
+        points(None if alone else line.gain),
+        percent(None if alone else line.harmed),
+        points(None if alone else line.worst_tenth),
+        f"{line.megabytes:.2f}",
+        f"{line.passes:.1f}",
+        f"{line.taken:.1f}",
+        percent(line.precision),
+        *([percent(line.attackers_weight)] if ATTACKED[0] in columns else []),
+        *([epsilon] if PRIVATE[0] in columns else []),
+    ]

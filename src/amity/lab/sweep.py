@@ -1,0 +1,170 @@
+"""Sweep: a grid over any keys, with the same number of tries for every strategy."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from amity.config import Config
+from amity.errors import ConfigError
+from amity.lab.cells import Cell, OnEvent
+from amity.lab.compare import (
+    Comparison,
+    check_seeds,
+    collect,
+    parse_spec,
+    slug,
+    strategy_name,
+    with_layer,
+)
+from amity.lab.run import as_config, new_dir
+from amity.rng import rng
+from amity.strategies import strategies as registry
+
+Grid = Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Try:
+    """One point of a strategy's grid."""
+
+    strategy: str
+    values: tuple[tuple[str, Any], ...]
+
+    @property
+    def label(self) -> str:
+        return ", ".join([self.strategy, *(f"{key}={value}" for key, value in self.values)])
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """All tries as one comparison, and the best try of each strategy."""
+
+    comparison: Comparison
+    tries: Sequence[Try]
+    chosen_on: str
+    """`validation` if the partition sets some examples aside, else `test`, which flatters every
+    strategy alike."""
+
+    def score(self, a_try: Try) -> float:
+        key = "accuracy_validation" if self.chosen_on == "validation" else "accuracy"
+        runs = self.comparison.results[a_try.label]
+        return (
+            float(np.mean([np.mean(list(run.final(key).values())) for run in runs]))
+            if runs
+            else float("-inf")
+        )
+
+    @property
+    def best(self) -> dict[str, Try]:
+        by_strategy: dict[str, list[Try]] = {}
+        for a_try in self.tries:
+            by_strategy.setdefault(a_try.strategy, []).append(a_try)
+        return {name: max(tries, key=self.score) for name, tries in by_strategy.items()}
+
+
+def grid_sizes(strategies: Sequence[str], grid: Grid) -> dict[str, int]:
+    """How many points each strategy's own grid has."""
+    return {spec: len(space) for spec, space in _spaces(strategies, grid).items()}
+
+
+def _spaces(strategies: Sequence[str], grid: Grid) -> dict[str, list[tuple[tuple[str, Any], ...]]]:
+    """All points of every strategy: the common keys times its own."""
+    spaces = {}
+    for spec in strategies:
+        own = strategy_name(spec)
+        keys = {k: v for k, v in grid.items() if k.partition(".")[0] not in registry}
+        keys |= {
+            "strategy." + k.partition(".")[2]: v
+            for k, v in grid.items()
+            if k.partition(".")[0] == own
+        }
+        spaces[spec] = [
+            tuple(zip(keys, values, strict=True)) for values in itertools.product(*keys.values())
+        ]
+    return spaces
+
+
+def choose_tries(strategies: Sequence[str], grid: Grid, budget: int, seed: int) -> list[Try]:
+    """The tries of every strategy: the common keys times its own (`pens.k=2,5`), all cut to the
+    same number.
+
+    The number is `budget`, or (0) the size of the smallest grid; from a larger grid as many points
+    are drawn at random.
+    """
+    if not strategies:
+        raise ConfigError("strategies: name at least one")
+    for key, values in grid.items():
+        if key in ("seed", "strategy", "strategy.name"):
+            raise ConfigError(
+                f"sweep: {key} is no key of the grid; use"
+                f" {'seeds=' if key == 'seed' else 'strategies='}"
+            )
+        if not values or len(set(map(str, values))) != len(values):
+            raise ConfigError(
+                f"sweep: {key}: expected different values, got"
+                f" {', '.join(map(str, values)) or 'none'}"
+            )
+    if len(set(strategies)) != len(strategies):
+        raise ConfigError("strategies: one is named twice")
+    spaces = _spaces(strategies, grid)
+    named = {strategy_name(spec) for spec in strategies}
+    for key in grid:
+        section = key.partition(".")[0]
+        if section in registry and section not in named:
+            raise ConfigError(
+                f"sweep: {key} is an option of {section!r}, which is not among strategies="
+            )
+    smallest = min(len(space) for space in spaces.values())
+    if budget > smallest:
+        raise ConfigError(
+            f"sweep: budget={budget} is more than the smallest grid has ({smallest} points)"
+        )
+    size = budget or smallest
+    tries = []
+    for spec, space in spaces.items():
+        chosen = sorted(rng(seed, "sweep", spec).choice(len(space), size, replace=False))
+        tries += [Try(spec, space[k]) for k in chosen]
+    return tries
+
+
+def sweep(
+    strategies: Sequence[str],
+    grid: Grid,
+    seeds: Sequence[int] = (0,),
+    budget: int = 0,
+    config: Config | Mapping[str, Any] | str | Path | None = None,
+    out: str | Path | None = None,
+    jobs: int = 0,
+    on_event: OnEvent | None = None,
+    **overrides: Any,
+) -> Sweep:
+    """`amity.sweep(["pens", "afind+"], {"train.lr": [0.01, 0.1], "afind+.tau": [0.2, 0.5]},
+    seeds=[0, 1])`."""
+    base = as_config(config, overrides)
+    path = Path(out) if out else new_dir("sweep")
+    tries = choose_tries(strategies, grid, budget, base.seed)
+    cells = cells_of_tries(base, tries, seeds, path)
+    comparison = collect(cells, path, jobs, on_event)
+    comparison.save()
+    validated = base.partition.instance.validation > 0
+    return Sweep(comparison, tries, "validation" if validated else "test")
+
+
+def cells_of_tries(
+    base: Config, tries: Sequence[Try], seeds: Sequence[int], path: Path
+) -> list[Cell]:
+    """One cell a try and seed."""
+    check_seeds(seeds)
+    cells = []
+    for seed in seeds:
+        for a_try in tries:
+            _, layer = parse_spec(a_try.strategy)
+            config = with_layer(base, layer).replace(**dict(a_try.values), seed=seed)
+            cells.append(Cell(a_try.label, seed, config, path / slug(a_try.label) / f"seed-{seed}"))
+    return cells

@@ -1,0 +1,535 @@
+"""Local training and evaluation: the hot path.
+
+One module serves all peers of a process. Its parameters are views of one flat vector, so loading a
+peer is one copy and nothing is ever deep-copied. Convolutions run in channels_last; in `bf16` all
+passes run under autocast, while parameters, gradients of parameters and optimiser stay in fp32.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.optim.sgd import sgd
+
+from amity.core import Fitted
+from amity.data.samples import CHUNK, Samples
+from amity.learn.clipping import agree, by_functions, by_layers
+from amity.learn.layout import Layout, Slot
+
+Precision = Literal["fp32", "bf16"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Accuracy, its mean over the classes that occur (balanced), and mean cross-entropy."""
+
+    accuracy: float
+    balanced: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How local training steps: SGD with momentum, a fresh optimiser for every phase of every
+    round."""
+
+    lr: float
+    lr_head: float
+    momentum: float
+    weight_decay: float
+    batch: int
+    clip: float
+    decay: float = 1.0
+    augment: bool = False
+
+
+@dataclass(frozen=True)
+class DpSgd:
+    """DP-SGD: every example's gradient is clipped to `clip` (0: not at all), the sum gets noise of
+    `sigma` · `clip`."""
+
+    sigma: float
+    clip: float
+    steps: int | None = None
+    """At most so many steps; None: any number."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What holds a fit back: it is drawn to an `anchor` by `pull`, and 0 outside of a `mask`."""
+
+    anchor: torch.Tensor | None = None
+    pull: float = 0.0
+    mask: torch.Tensor | None = None
+
+
+FREE = Bounds()
+
+
+class Sgd:
+    """SGD in one fused step. torch.optim.SGD does the same with half a millisecond of bookkeeping
+    around it."""
+
+    def __init__(self, groups: list[tuple[list[nn.Parameter], float]], recipe: Recipe) -> None:
+        self._recipe, self._groups = recipe, groups
+        self._momenta: list[list[torch.Tensor | None]] | None = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Take the gradients in, and let go of them."""
+        if self._momenta is None:  # parameters that the loss does not depend on are left alone
+            self._groups = [
+                ([p for p in parameters if p.grad is not None], rate)
+                for parameters, rate in self._groups
+            ]
+            self._momenta = [[None] * len(parameters) for parameters, _ in self._groups]
+        for (parameters, rate), momenta in zip(self._groups, self._momenta, strict=True):
+            sgd(
+                list(parameters),
+                [parameter.grad for parameter in parameters if parameter.grad is not None],
+                momenta,
+                fused=True,
+                weight_decay=self._recipe.weight_decay,
+                momentum=self._recipe.momentum,
+                lr=rate,
+                dampening=0.0,
+                nesterov=False,
+                maximize=False,
+            )
+            for parameter in parameters:
+                parameter.grad = None
+
+
+def native_bf16(device: torch.device) -> bool:
+    """Whether this device multiplies bf16 faster than fp32."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported", "_is_arm_bf16_supported")
+    return device.type == "cpu" and any(bool(getattr(torch.cpu, check, bool)()) for check in checks)
+
+
+class Learner:
+    """Runs one module for every peer of this process, and counts what that costs in examples."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        layout: Layout,
+        recipe: Recipe,
+        device: str = "cpu",
+        precision: Precision = "fp32",
+    ) -> None:
+        self.module, self.layout, self.recipe, self.precision = (
+            module.to(device),
+            layout,
+            recipe,
+            precision,
+        )
+        self.device = torch.device(device)
+        self.flat = torch.zeros(layout.size, device=self.device)
+        self.forward_examples = 0
+        self.backward_examples = 0
+        self.steps = 0
+        """Gradient steps so far, of all peers."""
+        self.private_steps = 0
+        """Those among them that looked at data by way of DP-SGD."""
+        self._named = dict(self.module.named_parameters())
+        self._images = [slot for slot in layout.slots if len(slot.shape) == 4]
+        for slot in layout.slots:
+            view = self._inside(self.flat, slot)
+            view.copy_(self._named[slot.name].data)
+            self._named[slot.name].data = view
+        self._features: torch.Tensor | None = None
+        self._logits: torch.Tensor | None = None
+        self._version = 0
+        self._draws: bool | None = None
+        self._by_layers: dict[frozenset[str], bool] = {}
+        """Whether per-example gradients of these parameters can be had the fast way."""
+        self.head = module.get_submodule(layout.head_name)
+        self.head.register_forward_hook(self._catch)
+
+    # -- theta in and out: outside, a convolution's weights stand as (out, in, h, w), inside as
+    # (out, h, w, in) --------
+
+    def _inside(self, flat: torch.Tensor, slot: Slot) -> torch.Tensor:
+        part = flat[slot.start : slot.start + slot.numel]
+        if slot in self._images:
+            out, channels, height, width = slot.shape
+            return part.view(out, height, width, channels).permute(0, 3, 1, 2)
+        return part.view(slot.shape)
+
+    def _load(self, theta: torch.Tensor, part: slice | None) -> None:
+        """Put theta in, with gradients only for `part` (None: for nothing)."""
+        self.flat.copy_(theta)
+        for slot in self._images:
+            self._inside(self.flat, slot).copy_(slot.of(theta))
+        for slot in self.layout.slots:
+            parameter = self._named[slot.name]
+            parameter.requires_grad_(part is not None and part.start <= slot.start < part.stop)
+            parameter.grad = None
+
+    def _theta(self) -> torch.Tensor:
+        """What is inside, as theta."""
+        theta = self.flat.clone()
+        for slot in self._images:
+            slot.of(theta).copy_(self._inside(self.flat, slot))
+        return theta
+
+    def initial(self) -> torch.Tensor:
+        """The parameters that the module was built with (call it before anything is loaded)."""
+        return self._theta()
+
+    # -- passes ------------------------------------------------------------------------------------
+
+    def _catch(
+        self, _module: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor
+    ) -> None:
+        self._features, self._logits, self._version = inputs[0], output, output._version
+
+    def forget(self) -> None:
+        """Let go of what the last pass left behind."""
+        self._features = self._logits = None
+
+    def autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16")
+
+    def _pass(self, x: torch.Tensor) -> torch.Tensor:
+        """What the module says, in its own precision."""
+        if x.dim() == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
+        with self.autocast():
+            output: torch.Tensor = self.module(x)
+        return output
+
+    def _forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self._pass(x).float()
+
+    def costs(self) -> tuple[int, int]:
+        """Forward and backward examples so far; the difference of two calls is what lay between
+        them."""
+        return self.forward_examples, self.backward_examples
+
+    def fit(
+        self,
+        theta: torch.Tensor,
+        data: Samples,
+        rng: np.random.Generator,
+        epochs: int,
+        part: slice | None = None,
+        round: int = 0,
+        bounds: Bounds = FREE,
+        noise: DpSgd | None = None,
+    ) -> Fitted:
+        """`epochs` epochs of SGD on `part` of theta (None: all of it), or with `noise` of DP-SGD.
+        Returns the new theta and the mean loss of the last epoch. Everything outside `part` comes
+        back bit-identical."""
+        part = part or self.layout.everything
+        if (
+            epochs == 0
+            or len(data) == 0
+            or part.start == part.stop
+            or (noise is not None and noise.steps == 0)
+        ):
+            return Fitted(theta.clone(), float("nan"))
+        self._load(theta, part)
+        self.module.train()
+        cached = (
+            self._cached_features(data)
+            if part.start >= self.layout.head.start and noise is None
+            else None
+        )
+        optimiser, hold = self._optimiser(part, round), _Hold(self, part, bounds)
+        mean, seed, done = float("nan"), int(rng.integers(2**62)), 0
+        with _seeded(seed) if self._by_chance(data) else nullcontext():
+            for _ in range(epochs):
+                losses, examples = [], 0
+                for chosen in self._batches(len(data), rng, private=noise is not None):
+                    if noise is not None and noise.steps is not None and done >= noise.steps:
+                        break
+                    if noise is None:
+                        loss = self._batch_loss(data, chosen, rng, cached)
+                        torch.autograd.backward(loss)
+                        losses.append(loss.detach() * len(chosen))
+                        if self.recipe.clip:
+                            nn.utils.clip_grad_norm_(
+                                self._trained_parameters(part), self.recipe.clip
+                            )
+                    else:
+                        losses.append(self._private_gradient(data, chosen, part, rng, noise))
+                    hold.before_step()
+                    optimiser.step()
+                    hold.after_step()
+                    done, examples = done + 1, examples + len(chosen)
+                mean = float(torch.stack(losses).sum()) / examples if examples else mean
+                self.forward_examples += examples
+                self.backward_examples += examples
+        self.steps += done
+        self.private_steps += done if noise is not None else 0
+        return Fitted(self._theta(), mean)
+
+    def _batches(
+        self, count: int, rng: np.random.Generator, private: bool
+    ) -> Iterator[torch.Tensor]:
+        """An epoch: all examples in random order; or for DP-SGD as many batches, each with every
+        example by chance."""
+        batch = self.recipe.batch
+        if not private:
+            yield from torch.split(torch.from_numpy(rng.permutation(count)), batch)
+            return
+        for _ in range(math.ceil(count / batch)):
+            yield torch.from_numpy(np.flatnonzero(rng.random(count) < batch / count))
+
+    def _private_gradient(
+        self,
+        data: Samples,
+        chosen: torch.Tensor,
+        part: slice,
+        rng: np.random.Generator,
+        noise: DpSgd,
+    ) -> torch.Tensor:
+        """Leave (Σ clipped gradients + noise) / L at the parameters; returns the sum of losses."""
+        lot = min(self.recipe.batch, len(data))
+        slots = self.layout.within(part)
+        trained = {slot.name: self._named[slot.name] for slot in slots}
+        total = {name: torch.zeros_like(parameter) for name, parameter in trained.items()}
+        losses = torch.zeros(1, device=self.device)
+        if len(chosen):
+            x, y = data.pixels.batch(data.index[chosen], rng if self.recipe.augment else None)
+            found = (
+                by_layers(self.module, trained, self._forward, x, y, noise.clip)
+                if self._fast(trained, x)
+                else None
+            )
+            total, losses = found or by_functions(self.module, trained, x, y, noise.clip)
+        std = noise.sigma * noise.clip
+        drawn = (
+            torch.from_numpy(rng.standard_normal(part.stop - part.start, dtype=np.float32))
+            if std
+            else None
+        )
+        for slot in slots:
+            grad = torch.empty_like(trained[slot.name]).copy_(total[slot.name])
+            if drawn is not None:
+                at = slot.start - part.start
+                grad.add_(drawn[at : at + slot.numel].view(slot.shape).to(self.device), alpha=std)
+            trained[slot.name].grad = grad.div_(lot)
+        return losses.sum()
+
+    def _fast(self, trained: dict[str, nn.Parameter], like: torch.Tensor) -> bool:
+        """Whether the fast way is right for this module: tried once, on three made-up examples."""
+        names = frozenset(trained)
+        if names not in self._by_layers:
+            was = self.module.training
+            self.module.eval()
+            made = np.random.default_rng(0).standard_normal((3, *like.shape[1:]), dtype=np.float32)
+            x, y = (
+                torch.from_numpy(made).to(self.device),
+                torch.tensor([0, 1, 0], device=self.device),
+            )
+            self._by_layers[names] = agree(self.module, trained, self._forward, x, y)
+            self.module.train(was)
+        return self._by_layers[names]
+
+    def slope(
+        self, theta: torch.Tensor, data: Samples, rng: np.random.Generator, noise: DpSgd | None
+    ) -> Fitted:
+        """The gradient at theta on one random batch, and its loss; with `noise` as a step of DP-SGD
+        would see it."""
+        if noise is None:
+            chosen = torch.from_numpy(rng.permutation(len(data))[: self.recipe.batch])
+            return Fitted(*self.gradient(theta, Samples(data.pixels, data.index[chosen])))
+        if noise.steps == 0 or len(data) == 0:
+            return Fitted(torch.zeros_like(theta), float("nan"))
+        whole = self.layout.everything
+        self._load(theta, whole)
+        self.module.eval()
+        chosen = next(self._batches(len(data), rng, private=True))
+        loss = float(self._private_gradient(data, chosen, whole, rng, noise)) / max(len(chosen), 1)
+        self.private_steps += 1
+        self.forward_examples += len(chosen)
+        self.backward_examples += len(chosen)
+        return Fitted(self._collected(1), loss)
+
+    def _collected(self, count: int) -> torch.Tensor:
+        """The parameters' gradients as one vector, divided by a number."""
+        gradient = torch.zeros_like(self.flat)
+        for slot in self.layout.slots:
+            grad = self._named[slot.name].grad
+            if grad is not None:
+                torch.div(grad, count, out=slot.of(gradient))
+        return gradient
+
+    def _batch_loss(
+        self,
+        data: Samples,
+        chosen: torch.Tensor,
+        rng: np.random.Generator,
+        cached: torch.Tensor | None,
+    ) -> torch.Tensor:
+        if cached is None:
+            x, y = data.pixels.batch(data.index[chosen], rng if self.recipe.augment else None)
+            return F.cross_entropy(self._forward(x), y)
+        with self.autocast():
+            logits = self.head(cached[chosen])
+        return F.cross_entropy(logits.float(), data.pixels.y[data.index[chosen]])
+
+    @torch.no_grad()
+    def _cached_features(self, data: Samples) -> torch.Tensor | None:
+        """What the frozen body hands to the head; None where that depends on chance or on the rest
+        of the batch, or where the head is not the module's last word."""
+        if self.recipe.augment or any(
+            isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.module.modules()
+        ):
+            return None
+        if self._by_chance(data):
+            return None
+        parts = []
+        for x, _ in data.chunks():
+            output = self._pass(x)
+            if (
+                self._features is None
+                or output is not self._logits
+                or self._version != output._version
+            ):
+                return None
+            parts.append(self._features)
+        return torch.cat(parts)
+
+    @torch.no_grad()
+    def _by_chance(self, data: Samples) -> bool:
+        """Whether the module draws from torch's own generator while it trains (dropout). There is
+        one such generator for all threads, so those that draw take turns, and those that do not
+        leave it alone."""
+        if self._draws is None:
+            with _CHANCE:
+                self.module.train()
+                before = torch.get_rng_state()
+                self._pass(data.pixels.batch(data.index[:2])[0])
+                self._draws = not torch.equal(before, torch.get_rng_state())
+                torch.set_rng_state(before)
+        return self._draws
+
+    def _trained_parameters(self, part: slice) -> list[nn.Parameter]:
+        return [self._named[slot.name] for slot in self.layout.within(part)]
+
+    def _optimiser(self, part: slice, round: int) -> Sgd:
+        """With a learning rate for the head and one for the rest."""
+        recipe, border, scale = self.recipe, self.layout.head.start, self.recipe.decay**round
+        if recipe.lr == recipe.lr_head:
+            return Sgd([(self._trained_parameters(part), recipe.lr * scale)], recipe)
+        body = self._trained_parameters(slice(part.start, min(part.stop, border)))
+        head = self._trained_parameters(slice(max(part.start, border), part.stop))
+        return Sgd([(body, recipe.lr * scale), (head, recipe.lr_head * scale)], recipe)
+
+    def gradient(
+        self, theta: torch.Tensor, data: Samples, part: slice | None = None
+    ) -> tuple[torch.Tensor, float]:
+        """The gradient of the mean loss over all of `data` with respect to `part`, and that loss.
+        Nothing is trained."""
+        part = part or self.layout.everything
+        self._load(theta, part)
+        self.module.eval()
+        total = 0.0
+        for x, y in data.chunks():
+            loss = F.cross_entropy(self._forward(x), y, reduction="sum")
+            torch.autograd.backward(loss)
+            total += float(loss.detach())
+        self.forward_examples += len(data)
+        self.backward_examples += len(data)
+        count = max(len(data), 1)
+        return self._collected(count)[part], total / count
+
+    @torch.no_grad()
+    def loss(self, theta: torch.Tensor, data: Samples) -> float:
+        """Mean cross-entropy of theta on `data`, in evaluation mode."""
+        self._load(theta, None)
+        self.module.eval()
+        total = sum(
+            float(F.cross_entropy(self._forward(x), y, reduction="sum")) for x, y in data.chunks()
+        )
+        self.forward_examples += len(data)
+        return total / max(len(data), 1)
+
+    @torch.no_grad()
+    def mean_feature(self, theta: torch.Tensor, data: Samples) -> torch.Tensor:
+        """The mean of what the body hands to the head."""
+        self._load(theta, None)
+        self.module.eval()
+        sums: list[torch.Tensor] = []
+        for x, _ in data.chunks():
+            self._forward(x)
+            if self._features is not None:
+                sums.append(self._features.float().flatten(1).sum(0))
+        self.forward_examples += len(data)
+        return torch.stack(sums).sum(0) / max(len(data), 1)
+
+    @torch.no_grad()
+    def score(self, theta: torch.Tensor, data: Samples) -> Score:
+        """Accuracy, balanced accuracy and loss on `data`: measurement, so it is not counted as a
+        cost."""
+        self._load(theta, None)
+        self.module.eval()
+        logits = torch.cat([self._forward(x) for x, _ in data.chunks()])
+        return score_of(logits, data.pixels.y[data.index])
+
+    @torch.no_grad()
+    def probabilities(self, theta: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Class probabilities for normalised inputs."""
+        self._load(theta, None)
+        self.module.eval()
+        return torch.cat([torch.softmax(self._forward(part), 1) for part in torch.split(x, CHUNK)])
+
+
+class _Hold:
+    """Bounds, as they act on the parameters of a learner."""
+
+    def __init__(self, learner: Learner, part: slice, bounds: Bounds) -> None:
+        slots = learner.layout.within(part)
+        self._parameters = [learner._named[slot.name] for slot in slots]
+        self._pull = bounds.pull if bounds.anchor is not None else 0.0
+        self._anchors = (
+            [slot.of(bounds.anchor) for slot in slots]
+            if self._pull and bounds.anchor is not None
+            else []
+        )
+        self._masks = [] if bounds.mask is None else [slot.of(bounds.mask) for slot in slots]
+
+    @torch.no_grad()
+    def before_step(self) -> None:
+        for parameter, anchor in zip(self._parameters, self._anchors, strict=bool(self._anchors)):
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            parameter.grad.add_(parameter - anchor, alpha=self._pull)
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        for parameter, mask in zip(self._parameters, self._masks, strict=bool(self._masks)):
+            parameter.mul_(mask)
+
+
+def score_of(logits: torch.Tensor, y: torch.Tensor) -> Score:
+    hit, loss = logits.argmax(1) == y, F.cross_entropy(logits, y)
+    count = torch.bincount(y)
+    right = torch.bincount(y[hit], minlength=len(count))
+    recall = right[count > 0] / count[count > 0]
+    return Score(float(hit.float().mean()), float(recall.mean()), float(loss))
+
+
+_CHANCE = threading.RLock()
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """torch's own generator, for layers that draw from it; the caller's is left as it was."""
+    with _CHANCE, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield

@@ -1,0 +1,202 @@
+"""The paper's networks. GroupNorm only: BatchNorm's running statistics cannot be averaged between
+peers.
+
+An entry is a frozen dataclass with `build(shape, classes)`. Any torch module can stand in its
+place: `model=file.py:make` names a function `make(shape, classes)` that returns one, or a dataclass
+like those below. Its head and proxy layer are found (the last Linear, the last layer before it) or
+named by `model.head=` and `model.proxy_layer=`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated, Protocol
+
+from pydantic import Field
+
+from amity.errors import ConfigError
+from amity.lazy import nn, torch
+from amity.registry import Registry
+
+Shape = tuple[int, ...]
+"""Channels, height, width."""
+
+
+class Model(Protocol):
+    def build(self, shape: Shape, classes: int) -> nn.Module: ...
+
+
+def _wrap(make: Callable[..., nn.Module]) -> type[Model]:
+    """A model out of a plain function of shape and classes."""
+
+    @dataclass(frozen=True)
+    class Made:
+        def build(self, shape: Shape, classes: int) -> nn.Module:
+            return make(shape, classes)
+
+    return Made
+
+
+models: Registry[Model] = Registry("model", "build")
+models.wrap_functions(_wrap)
+
+
+@models.register("mlp")
+@dataclass(frozen=True)
+class Mlp:
+    """Fully connected: `layers` hidden layers of `hidden` units."""
+
+    hidden: Annotated[int, Field(ge=1, le=65536)] = 64
+    layers: Annotated[int, Field(ge=1, le=100)] = 1
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        sizes = [int(torch.Size(shape).numel())] + [self.hidden] * self.layers
+        body = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]
+        return nn.Sequential(nn.Flatten(), *body, nn.Linear(self.hidden, classes))
+
+
+def _conv_net(
+    shape: Shape, name: str, convs: list[nn.Module], dense: tuple[int, ...], classes: int
+) -> nn.Module:
+    """Convolutions, then fully connected layers with ReLU between them; sizes are found by a dry
+    run."""
+    if len(shape) != 3:
+        raise ConfigError(
+            f"model {name}: needs images (channels, height, width), got examples of shape {shape}"
+        )
+    trunk = nn.Sequential(*convs, nn.Flatten())
+    try:
+        with torch.no_grad():
+            width = trunk(torch.zeros(1, *shape)).shape[1]
+    except RuntimeError:
+        width = 0
+    if width == 0:
+        raise ConfigError(
+            f"model {name}: images of {shape[1]}x{shape[2]} are too small for it; use model=mlp"
+        )
+    sizes = [width, *dense]
+    hidden = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]
+    return nn.Sequential(trunk, *hidden, nn.Linear(sizes[-1], classes))
+
+
+def _block(channels_in: int, channels: int, kernel: int, padding: int = 0) -> list[nn.Module]:
+    """Pooling before ReLU: the same values and gradients, on a quarter of the numbers."""
+    return [nn.Conv2d(channels_in, channels, kernel, padding=padding), nn.MaxPool2d(2), nn.ReLU()]
+
+
+@models.register("fashion_cnn2")
+@dataclass(frozen=True)
+class FashionCnn2:
+    """The two-layer CNN for FashionMNIST: conv 3x3 16 and 32 with pooling, one hidden layer of
+    64."""
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        return _conv_net(
+            shape, "fashion_cnn2", [*_block(shape[0], 16, 3), *_block(16, 32, 3)], (64,), classes
+        )
+
+
+@models.register("fedavg_cnn")
+@dataclass(frozen=True)
+class FedAvgCnn:
+    """The "four-layer CNN": conv 5x5 32 and 64 with pooling, one hidden layer of 512."""
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        return _conv_net(
+            shape, "fedavg_cnn", [*_block(shape[0], 32, 5), *_block(32, 64, 5)], (512,), classes
+        )
+
+
+@models.register("dispfl_cnn")
+@dataclass(frozen=True)
+class DispflCnn:
+    """DisPFL's CNN: conv 5x5 64 and 64 with pooling, hidden layers of 384 and 192; a cheap proxy
+    layer."""
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        return _conv_net(
+            shape, "dispfl_cnn", [*_block(shape[0], 64, 5), *_block(64, 64, 5)], (384, 192), classes
+        )
+
+
+@models.register("leaf_cnn")
+@dataclass(frozen=True)
+class LeafCnn:
+    """LEAF's CNN for FEMNIST: conv 5x5 32 and 64 with padding and pooling, one hidden layer of
+    2048."""
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        return _conv_net(
+            shape,
+            "leaf_cnn",
+            [*_block(shape[0], 32, 5, 2), *_block(32, 64, 5, 2)],
+            (2048,),
+            classes,
+        )
+
+
+@models.register("femnist_small")
+@dataclass(frozen=True)
+class FemnistSmall:
+    """A small net for FEMNIST: conv 3x3 32, 64, 64 each with pooling, one hidden layer of 128."""
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        convs = [*_block(shape[0], 32, 3, 1), *_block(32, 64, 3, 1), *_block(64, 64, 3, 1)]
+        return _conv_net(shape, "femnist_small", convs, (128,), classes)
+
+
+@models.register("cifar_small")
+@dataclass(frozen=True)
+class CifarSmall:
+    """A small net for CIFAR on few cores: conv 4x4 24 and 2x2 48 over patches that do not overlap,
+    a hidden layer of 64.
+
+    Patches make its convolutions plain products, so that `engine.vectorise=on` trains many peers in
+    one step.
+    """
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        convs = [
+            nn.Conv2d(shape[0], 24, 4, stride=4),
+            nn.ReLU(),
+            nn.Conv2d(24, 48, 2, stride=2),
+            nn.ReLU(),
+        ]
+        return _conv_net(shape, "cifar_small", convs, (64,), classes)
+
+
+@models.register("resnet18_gn")
+@dataclass(frozen=True)
+class ResNet18:
+    """ResNet-18 for small images: 3x3 stem without pooling, GroupNorm with `groups` groups
+    everywhere."""
+
+    groups: Annotated[int, Field(ge=1)] = 32
+
+    def build(self, shape: Shape, classes: int) -> nn.Module:
+        from amity.learn.residual import BasicBlock
+
+        if len(shape) != 3:
+            raise ConfigError(
+                f"model resnet18_gn: needs images (channels, height, width), got shape {shape}"
+            )
+        if 64 % self.groups:
+            raise ConfigError(f"model resnet18_gn: groups must divide 64, got {self.groups}")
+        stages: list[nn.Module] = []
+        width = 64
+        for channels, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+            stages += [
+                BasicBlock(width, channels, stride, self.groups),
+                BasicBlock(channels, channels, 1, self.groups),
+            ]
+            width = channels
+        stem = [
+            nn.Conv2d(shape[0], 64, 3, 1, 1, bias=False),
+            nn.GroupNorm(self.groups, 64),
+            nn.ReLU(),
+        ]
+        return nn.Sequential(
+            *stem, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes)
+        )

@@ -1,0 +1,1 @@
+"""What an operator runs: a peer, a relay, a swarm, checks and reports."""

@@ -1,0 +1,59 @@
+"""Ask the members that are running what they run: the same model, the same time of day?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from amity._version import __version__
+from amity.errors import AmityError
+from amity.net.link.zenoh import AskFailed
+from amity.net.node import Node
+from amity.net.ops.check import Finding
+from amity.net.setup import Setup
+from amity.net.wire import Refused
+
+WAIT = 3.0
+"""Seconds for members to show themselves."""
+SKEW = 60.0
+"""Seconds by which clocks may differ before it is worth a word."""
+
+
+def greetings(setup: Setup) -> Iterator[Finding]:
+    """One finding for every member that answers."""
+    try:
+        node = Node(setup)
+        with node.connected():
+            until = time.monotonic() + WAIT
+            others = [name for name in node.roster.names if name != node.me]
+            while time.monotonic() < until and not all(node.board.alive(j) for j in others):
+                time.sleep(0.1)
+            here = [j for j in others if node.board.alive(j)]
+            if not here:
+                yield Finding("greet", True, "nobody is running yet")
+            for j in here:
+                yield _greet(node, j)
+    except AmityError as error:
+        yield Finding("greet", False, str(error))
+
+
+def _greet(node: Node, j: str) -> Finding:
+    try:
+        manifest = node.courier.hello(j)
+    except (AskFailed, Refused) as error:
+        return Finding(f"greet {j}", False, f"does not answer ({error})")
+    apart = time.time() - manifest.at / 1000
+    if abs(apart) > SKEW:
+        return Finding(
+            f"greet {j}", False, f"its clock and mine are {abs(apart):.0f} s apart; set them (NTP)"
+        )
+    if manifest.schema_ != node.schema.digest:
+        return Finding(
+            f"greet {j}",
+            False,
+            "runs another model, class list, proxy, kind of method or seed; compare [run] of"
+            " peer.toml",
+        )
+    version = str(manifest.data.get("version"))[:20]
+    other = "" if version == __version__ else f", Amity {version} (mine: {__version__})"
+    return Finding(f"greet {j}", True, f"same model, in round {manifest.data.get('round')}{other}")

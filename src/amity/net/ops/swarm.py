@@ -1,0 +1,246 @@
+"""A whole network on one machine, for trying it: an authority, certificates, one process a peer,
+and what came of it.
+
+OUT/config.toml  metrics.jsonl  edges.jsonl  rounds.jsonl  report.html     as of `amity run`, put
+together at the end OUT/ca  roster.toml                                                        the
+authority and who is a member OUT/peers/NAME/peer.toml  identity/  state/  peer.log
+each peer as it would lie on its own machine
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from amity.config import Config
+from amity.core import PeerId
+from amity.data import Dataset
+from amity.errors import AmityError, ConfigError, Failure, IdentityError
+from amity.files import write_atomically
+from amity.lab.store import RunDir
+from amity.net.link.zenoh import SESSIONS
+from amity.net.ops.serve import serve
+from amity.net.options import Net
+from amity.net.setup import for_network, read_setup
+from amity.net.trust.certs import ca_init, ca_sign, make_key, make_request
+from amity.net.trust.identity import Identity, expires
+from amity.net.trust.roster import Member, Roster
+from amity.peer.privacy import needs_opacus
+from amity.processes import die_with
+from amity.round.build import load_data, settled
+from amity.topology import peer_names
+
+NETWORK = "swarm"
+DAYS = 30.0
+
+
+@dataclass
+class Swarm:
+    """Peers of one machine. `hosts` may place them elsewhere than on loopback (network namespaces,
+    in tests)."""
+
+    out: Path
+    config: Config
+    net: Net = field(default_factory=Net)
+    hosts: Mapping[PeerId, str] = field(default_factory=dict)
+    enter: Callable[[PeerId], None] | None = None
+    """Called first thing in a peer's process."""
+    days: float = DAYS
+
+    def __post_init__(self) -> None:
+        if sys.platform == "win32":
+            raise ConfigError(
+                "amity swarm forks its peers, which this system cannot; start each with `amity peer"
+                " run`"
+            )
+        needs_opacus(self.config.privacy.instance)
+        self.names = peer_names(self.config.peers)
+        self.processes: dict[PeerId, Any] = {}
+        self.dataset: Dataset = load_data(self.config)
+        self.config = settled(
+            for_network(RunDir.check(self.out, for_network(self.config))), self.dataset
+        )
+
+    def folder(self, name: PeerId) -> Path:
+        return self.out / "peers" / name
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def lay_out(self, say: Callable[[str], None] = lambda _text: None) -> None:
+        """Authority, keys, certificates, roster and a folder a peer; what is there already and
+        still good is kept."""
+        RunDir.create(self.out, self.config)
+        if not (self.out / "ca" / "ca.pem").exists():
+            ca_init(self.out / "ca", "Amity swarm")
+        members = []
+        ports = free_ports(len(self.names))
+        for name, port in zip(self.names, ports, strict=True):
+            say(f"keys and certificates: {name}")
+            host = self.hosts.get(name, "127.0.0.1")
+            self.certify(name, host)
+            identity = Identity.load(self.folder(name) / "identity", name)
+            members.append(Member(name, f"{host}:{port}", identity.fingerprint))
+            self.write_peer(name, f"{host}:{port}")
+        self.write_roster(Roster.of(NETWORK, members))
+
+    def certify(self, name: PeerId, host: str, days: float | None = None) -> None:
+        """A key and a certificate; a new certificate for the old key where there is one that ends
+        within a day."""
+        folder = self.folder(name) / "identity"
+        if not (folder / "key.pem").exists():
+            make_key(folder, name, [host])
+        elif days is None and self._good(folder, name):
+            return
+        else:
+            make_request(folder, name, [host])
+        authority = (self.out / "ca" / "ca.pem").read_bytes()
+        if not (folder / "ca.pem").exists() or (folder / "ca.pem").read_bytes() != authority:
+            # a running peer would take a new file for a renewal
+            write_atomically(folder / "ca.pem", authority)
+        ca_sign(
+            self.out / "ca",
+            folder / "request.pem",
+            folder / "cert.pem",
+            name,
+            days or self.days,
+            [host],
+        )
+
+    @staticmethod
+    def _good(folder: Path, name: PeerId) -> bool:
+        try:
+            Identity.load(folder, name)
+        except IdentityError:
+            return False
+        return expires(folder / "cert.pem") > datetime.now(UTC) + timedelta(days=1)
+
+    def write_peer(self, name: PeerId, listen: str, **more: Any) -> None:
+        who = {
+            "name": name,
+            "listen": listen,
+            "roster": str((self.out / "roster.toml").resolve()),
+            "data": "dealt",
+            **more,
+        }
+        text = tomli_w.dumps({"peer": who, "net": asdict(self.net), "run": self.config.to_dict()})
+        write_atomically(self.folder(name) / "peer.toml", text.encode())
+
+    def write_roster(self, roster: Roster) -> None:
+        write_atomically(self.out / "roster.toml", roster.dump().encode())
+
+    @property
+    def roster(self) -> Roster:
+        return Roster.load(self.out / "roster.toml")
+
+    # -- processes ---------------------------------------------------------------------------------
+
+    def start(self, names: Sequence[PeerId] | None = None) -> None:
+        """Fork one process a peer; each opens its own folder, as `amity peer run` would."""
+        if os.getpid() in SESSIONS:
+            raise Failure(
+                "this process has opened a network itself and cannot fork peers; start the swarm in"
+                " one of its own"
+            )
+        for name in names or self.names:
+            process = multiprocessing.get_context("fork").Process(
+                target=self._life, args=(name, os.getpid())
+            )
+            process.start()
+            self.processes[name] = process
+
+    def _life(self, name: PeerId, parent: int) -> None:
+        die_with(parent)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        log = os.open(self.folder(name) / "peer.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        sys.stdout, sys.stderr = (
+            os.fdopen(os.dup(1), "w", buffering=1),
+            os.fdopen(os.dup(2), "w", buffering=1),
+        )
+        code = 1
+        try:
+            if self.enter is not None:
+                self.enter(name)
+            serve(read_setup(self.folder(name)), dataset=self.dataset)
+            code = 0
+        except AmityError as error:
+            sys.stderr.write(f"amity: {error}\n")
+        except SystemExit:
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def kill(self, name: PeerId, with_signal: signal.Signals = signal.SIGKILL) -> None:
+        process = self.processes[name]
+        if process.is_alive():
+            os.kill(process.pid, with_signal)
+
+    @property
+    def running(self) -> list[PeerId]:
+        return [name for name, process in self.processes.items() if process.is_alive()]
+
+    def wait(self, timeout: float | None = None, tick: Callable[[], None] = lambda: None) -> None:
+        """Until all peers have ended."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while self.running:
+            if until is not None and time.monotonic() > until:
+                raise TimeoutError(f"still running: {', '.join(self.running)}")
+            tick()
+            time.sleep(0.1)
+        for process in self.processes.values():
+            process.join()
+
+    def stop(self) -> None:
+        """End all peers; they keep what they have done."""
+        for name in self.running:
+            self.kill(name, signal.SIGCONT)
+            self.kill(name, signal.SIGTERM)
+        until = time.monotonic() + 5
+        while self.running and time.monotonic() < until:
+            time.sleep(0.05)
+        for name in self.running:
+            self.kill(name)
+        for process in self.processes.values():
+            process.join()
+
+    @property
+    def failed(self) -> dict[PeerId, str]:
+        """Those whose process ended with an error, and its last line."""
+        out = {}
+        for name, process in self.processes.items():
+            if not process.is_alive() and process.exitcode:
+                lines = (
+                    (self.folder(name) / "peer.log")
+                    .read_text(errors="replace")
+                    .strip()
+                    .splitlines()
+                )
+                out[name] = lines[-1] if lines else f"exit code {process.exitcode}"
+        return out
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on, all different."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()

@@ -1,0 +1,406 @@
+"""One peer: its data, its models, what it computes. No I/O: a runtime moves what peers offer each
+other.
+
+What leaves a peer goes through one place each (`_publish`, `_sketched`, `host_visit`), where
+privacy adds its noise and, in the simulator, attackers tamper with it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from amity.core import (
+    Card,
+    Context,
+    Fit,
+    Fitted,
+    Gradient,
+    Method,
+    PeerId,
+    R,
+    Request,
+    Share,
+    State,
+    Stats,
+    Training,
+)
+from amity.data.samples import PeerData, Samples
+from amity.errors import StrategyError
+from amity.facts import Ledger, Losses, Offer
+from amity.lazy import torch
+from amity.learn.learner import Bounds, DpSgd, Learner
+from amity.peer.attacks import Attack, NoAttack
+from amity.peer.mixing import Mean, Mixer
+from amity.peer.privacy import Mechanism, NoPrivacy
+from amity.peer.proxy import CardSpec, Sketcher, Vectors, proxy_of
+from amity.rng import rng
+
+
+@dataclass(frozen=True)
+class World:
+    """What all peers of a run have in common."""
+
+    seed: int
+    rounds: int
+    method: Method
+    learner: Learner
+    sketcher: Sketcher
+    initial: torch.Tensor
+    epochs: int
+    epochs_head: int
+    fact_examples: int
+    """How many of its training examples a peer uses to answer facts about models (0: all)."""
+    privacy: Mechanism = field(default_factory=NoPrivacy)
+    mixer: Mixer = field(default_factory=Mean)
+    attack: Attack = field(default_factory=NoAttack)
+    attackers: frozenset[PeerId] = frozenset()
+    secret: bool = False
+    """Whether privacy draws from the operating system, as real peers do, and not from the seed that
+    all members know."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where a peer's vectors live. They are written in place, so an engine may lay them out in
+    shared memory."""
+
+    start: torch.Tensor
+    trained: torch.Tensor
+    state: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    next_state: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    share: torch.Tensor | None = None
+    """What others may have, where that is not `trained` as it stands."""
+    mask: torch.Tensor | None = None
+
+
+def _unguessable() -> np.random.Generator:
+    """A generator that nobody can foresee: 256 bits of the operating system's randomness."""
+    return np.random.default_rng(secrets.randbits(256))
+
+
+class Peer:
+    """One peer within a run. `start` and `trained` frame the local training of the round."""
+
+    def __init__(self, name: PeerId, data: PeerData, world: World, rows: Rows) -> None:
+        self.name, self.data, self.world, self.rows = name, data, world, rows
+        self.round = 0
+        self.ledger = Ledger()
+        self.stats = Stats()
+        self.attacking = name in world.attackers
+        self.allowed: int | None = None
+        """How many more private steps (or uploads) the budget has room for; None: any number."""
+        self.spent = 0
+        """Private steps (or uploads) since a runtime last took them down."""
+
+    def reset(self) -> None:
+        """The state before the first round."""
+        self.round = 0
+        self.start.copy_(self.world.initial)
+        self._keep(self.rows.state, self.world.method.init(self.start, self.context("init")))
+
+    @property
+    def start(self) -> torch.Tensor:
+        return self.rows.start
+
+    @property
+    def trained(self) -> torch.Tensor:
+        return self.rows.trained
+
+    def context(self, purpose: str, *names: str, visiting: bool = False) -> Context:
+        world = self.world
+        stream = rng(world.seed, purpose, self.round, self.name, *names)
+        if world.secret and world.privacy.trains:
+            stream = _unguessable()  # who knows the batches knows better than ε says
+        return Context(
+            world.learner,
+            self.data.train,
+            stream,
+            world.epochs,
+            world.epochs_head,
+            self.round,
+            world.rounds,
+            world.seed,
+            purpose,
+            visiting,
+        )
+
+    def _noise(self, *names: str | int) -> np.random.Generator:
+        """What privacy and attackers draw from."""
+        return (
+            _unguessable()
+            if self.world.secret
+            else rng(self.world.seed, "noise", self.name, *names)
+        )
+
+    @property
+    def probe_data(self) -> Samples:
+        return self.data.train.first(self.world.fact_examples)
+
+    def examples(self, split: Literal["train", "validation"]) -> Samples:
+        """What losses of others' models are measured on; without validation examples, on those for
+        training."""
+        data = self.data.validation if split == "validation" else self.data.train
+        return data.first(self.world.fact_examples) if len(data) else self.probe_data
+
+    @contextmanager
+    def paying(self) -> Iterator[None]:
+        """Book the passes of the block on me."""
+        forward, backward = self.world.learner.costs()
+        yield
+        after = self.world.learner.costs()
+        self.ledger.forward += after[0] - forward
+        self.ledger.backward += after[1] - backward
+
+    def _keep(self, rows: Mapping[str, torch.Tensor], state: State) -> None:
+        if rows.keys() != state.keys():
+            raise StrategyError(
+                f"method {type(self.world.method).__name__}: its state must keep the names that"
+                f" init gave it, {sorted(rows)}, got {sorted(state)}"
+            )
+        for key, value in state.items():
+            rows[key].copy_(value)
+
+    # -- the round ---------------------------------------------------------------------------------
+
+    def training(self, ctx: Context) -> Training[None]:
+        """Local training from `start`, as a generator; at its end the rows hold what came of it."""
+        self.stats = Stats()
+        training = self._generator(
+            "train", self.world.method.train(self.rows.state, self.start, ctx)
+        )
+        state, trained, self.stats = yield from training
+        self._keep(self.rows.next_state, state)
+        self.trained.copy_(trained)
+        self._publish(state)
+
+    def _honest(self, state: State) -> Share:
+        """What I have to offer after training, as privacy lets it go."""
+        share = self.world.method.share(state, self.trained, self.context("share"))
+        return self._released(share, self.start, "share") if self.world.privacy.uploads else share
+
+    def _released(self, share: Share, base: torch.Tensor, *names: str) -> Share:
+        """An update with noise; nothing but the base once the budget is spent."""
+        if self.allowed == 0:
+            return Share(
+                base if share.mask is None else torch.where(share.mask, base, 0.0), share.mask
+            )
+        return self.world.privacy.upload(share, base, self._noise("upload", self.round, *names))
+
+    def _pay_privacy(self, steps: int) -> None:
+        self.spent += steps
+        self.allowed = None if self.allowed is None else max(0, self.allowed - steps)
+
+    def _publish(self, state: State) -> None:
+        share, rows, world = self._honest(state), self.rows, self.world
+        self._pay_privacy(1 if world.privacy.uploads and self.allowed != 0 else 0)
+        if self.attacking:
+            share = world.attack.share(
+                share, self.start, world.initial, self._noise("attack", self.round)
+            )
+        if rows.share is None:
+            if share.mask is not None or share.theta.data_ptr() != self.trained.data_ptr():
+                raise StrategyError(
+                    f"method {type(self.world.method).__name__}: shares theta in one round, not in"
+                    " another"
+                )
+            return
+        if rows.mask is None and share.mask is not None:
+            raise StrategyError(
+                f"method {type(self.world.method).__name__}: its first share must have a mask, as"
+                " later ones do"
+            )
+        rows.share.copy_(share.theta)
+        if rows.mask is not None:
+            rows.mask.copy_(torch.ones_like(rows.mask) if share.mask is None else share.mask)
+
+    def _generator(self, verb: str, training: Training[R]) -> Training[R]:
+        """A method is anybody's code: does it train as methods train?"""
+        if not isinstance(training, Generator):
+            raise StrategyError(
+                f"method {type(self.world.method).__name__}: {verb} must be a generator that asks"
+                " for its training, `fitted = yield Fit(theta, ctx.epochs)`, got"
+                f" {type(training).__name__}"
+            )
+        return training
+
+    def alone(self, training: Training[R], ctx: Context) -> R:
+        """Run a generator of requests, one after the other."""
+        try:
+            request = next(training)
+            while True:
+                request = training.send(self.fulfil(request, ctx))
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
+
+    def fulfil(self, request: Request, ctx: Context) -> Fitted:
+        """What a method asks for: by DP-SGD where training is private and the result may leave."""
+        learner, privacy = self.world.learner, self.world.privacy
+        if not isinstance(request, Fit | Gradient):
+            raise StrategyError(
+                f"a method must yield Fit(theta, epochs), got {type(request).__name__}"
+            )
+        private = privacy.trains and not (isinstance(request, Fit) and request.kept)
+        noise = DpSgd(privacy.sigma, privacy.clip, self.allowed) if private else None
+        before = learner.private_steps
+        if isinstance(request, Gradient):
+            fitted = learner.slope(request.theta, ctx.train, ctx.rng, noise)
+        else:
+            bounds = Bounds(request.anchor, request.pull, request.mask)
+            fitted = learner.fit(
+                request.theta,
+                ctx.train,
+                ctx.rng,
+                request.epochs,
+                request.part,
+                ctx.round,
+                bounds,
+                noise,
+            )
+        self._pay_privacy(learner.private_steps - before)
+        return fitted
+
+    def sketch(self, spec: CardSpec) -> torch.Tensor:
+        """φ of this round, as it goes onto the card."""
+        at = Vectors(self.start, self.trained, self.world.initial)
+        phi = proxy_of(spec.proxy, at, self.probe_data, self.world.learner)
+        return self._sketched(phi, spec, 0 if spec.proxy == "grad_ref" else self.round)
+
+    def _sketched(
+        self, phi: torch.Tensor, spec: CardSpec | None, *names: str | int
+    ) -> torch.Tensor:
+        bins, lot = spec.sketch if spec else 0, self.world.learner.recipe.batch
+        return self.world.privacy.card(
+            phi, lambda v: self.world.sketcher(v, bins), lot, self._noise("card", *names)
+        )
+
+    @property
+    def share(self) -> Share:
+        """My model as published after training."""
+        return (
+            Share(self.trained)
+            if self.rows.share is None
+            else Share(self.rows.share, self.rows.mask)
+        )
+
+    @property
+    def mine(self) -> Share:
+        """My model as I mix it myself: what I published, unless I tampered with that."""
+        return (
+            self._honest(self.rows.next_state)
+            if self.attacking and self.rows.share is not None
+            else self.share
+        )
+
+    @property
+    def share_start(self) -> Share:
+        """My model of the round's start, as it goes on a visit."""
+        return self.world.method.share(self.rows.state, self.start, self.context("share"))
+
+    def settle(self, mixed: Share) -> None:
+        """End of the round: the mixed model becomes the next start. Reads `trained` and what the
+        training left, so that it can be done again if it was cut short."""
+        method = self.world.method
+        state, start = method.absorb(
+            self.rows.next_state, self._kept(), mixed, self.context("absorb")
+        )
+        self._keep(self.rows.state, state)
+        self.start.copy_(start)
+
+    def finishing(self, ctx: Context) -> Training[torch.Tensor]:
+        """What is evaluated: the method's own model after this round's mixing."""
+        return self._generator("model", self.world.method.model(self.rows.state, self.start, ctx))
+
+    # -- answers to facts --------------------------------------------------------------------------
+
+    def own_losses(self) -> Losses:
+        """My losses before and after this round's training."""
+        learner, data = self.world.learner, self.probe_data
+        with self.paying():
+            return Losses(learner.loss(self.start, data), learner.loss(self.trained, data))
+
+    def adopt(self, share: Share) -> torch.Tensor:
+        """The model that I would have if I took this share alone."""
+        return self.world.method.absorb(
+            self.rows.next_state, self._kept(), share, self.context("absorb")
+        )[1]
+
+    def _kept(self) -> torch.Tensor:
+        """What is mine where nobody offers anything: my trained model. With private uploads that is
+        as it was published wherever it was, because it will be published again as the base of the
+        next update."""
+        if not self.world.privacy.uploads:
+            return self.trained
+        mine = self.mine
+        return mine.theta if mine.mask is None else torch.where(mine.mask, mine.theta, self.trained)
+
+    def probe(self, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int) -> Offer:
+        """φ and F of a guest's model on my data, with my own part of the start of the round (Alg.
+        1, line 6)."""
+        return self._probe(guest, visitor, spec, degree)[2]
+
+    def _probe(
+        self, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int
+    ) -> tuple[State, torch.Tensor, Offer]:
+        with self.paying():
+            ctx = self.context("absorb", visiting=True)
+            state, theta = self.world.method.absorb(self.rows.state, self.start, guest, ctx)
+            learner = self.world.learner
+            phi, loss = learner.gradient(theta, self.probe_data, learner.layout.proxy)
+        sketch = self._sketched(phi, spec, self.round, visitor).cpu()
+        card = Card(self.name, self.round, len(self.data.train), degree, sketch)
+        return state, theta, Offer(len(self.data.train), card, None, Losses(loss, loss))
+
+    def host_visit(
+        self, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int
+    ) -> Offer:
+        """Alg. 1, lines 6 to 8: probe the guest, train a scratch copy of it, hand back model and
+        losses.
+
+        The scratch copy has a scratch head too: only my own training changes what I keep.
+        """
+        state, theta, offer = self._probe(guest, visitor, spec, degree)
+        before = offer.losses.before if offer.losses else float("nan")
+        world, method, ctx = (
+            self.world,
+            self.world.method,
+            self.context("visit", visitor, visiting=True),
+        )
+        with self.paying():
+            state, trained, _ = self.alone(
+                self._generator("train", method.train(state, theta, ctx)), ctx
+            )
+            after = world.learner.loss(trained, self.probe_data)
+        share = method.share(state, trained, self.context("share"))
+        if world.privacy.uploads:
+            share = self._released(share, theta, "visit", visitor)
+            self._pay_privacy(1 if self.allowed != 0 else 0)
+        if self.attacking:
+            share = world.attack.share(
+                share, theta, world.initial, self._noise("attack", self.round, visitor)
+            )
+        return Offer(offer.examples, offer.card, share, Losses(before, after))
+
+    # -- checkpoints -------------------------------------------------------------------------------
+
+    def snapshot(self) -> Mapping[str, torch.Tensor]:
+        """What a checkpoint must hold of me, besides the notebook."""
+        return {
+            "start": self.start,
+            **{f"state.{key}": value for key, value in self.rows.state.items()},
+        }
+
+    def resume(self, round: int, tensors: Mapping[str, torch.Tensor]) -> None:
+        """The opposite of `snapshot`: stand where a checkpoint left off."""
+        self.round = round - 1
+        self.start.copy_(tensors["start"])
+        self.trained.copy_(tensors["start"])
+        state = {k.removeprefix("state."): v for k, v in tensors.items() if k.startswith("state.")}
+        self._keep(self.rows.state, state)
+        self._keep(self.rows.next_state, state)

@@ -1,0 +1,1 @@
+"""One round, the same in the simulator and between real peers."""

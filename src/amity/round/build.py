@@ -1,0 +1,226 @@
+"""From a config to peers: the module, what is left to this machine to choose, the groups, and the
+shard."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from amity.config import Config
+from amity.core import Context, PeerId
+from amity.data import Dataset
+from amity.data.samples import PeerData
+from amity.errors import ConfigError, StrategyError
+from amity.learn.layout import layout_of
+from amity.learn.learner import Learner, Precision, Recipe, native_bf16
+from amity.learn.stacked import Stack
+from amity.learn.tensors import TYPES
+from amity.peer.attacks import NoAttack, attackers
+from amity.peer.peer import Peer, World
+from amity.peer.privacy import needs_opacus
+from amity.peer.proxy import Sketcher
+from amity.rng import rng
+from amity.round.matrices import Matrices
+from amity.round.shard import Shard
+
+TINY = 20_000
+"""Parameters up to which stacking pays on a CPU: beyond, memory sets the pace and workers do
+better."""
+LARGEST_GROUP = 64
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread inside the block: the same bits however many cores there are, and one core for
+    each process."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@lru_cache(maxsize=4)
+def _load_data(name: str, options: str, source: Any) -> Dataset:
+    dataset: Dataset = source.load()
+    return dataset
+
+
+def load_data(config: Config) -> Dataset:
+    """The dataset of a config; kept in memory, so that all runs of a process share it."""
+    return _load_data(
+        config.data.name, repr(sorted(config.data.options.items())), config.data.instance
+    )
+
+
+def make_learner(config: Config, shape: tuple[int, ...], classes: int) -> Learner:
+    """The module of the config with its initial parameters, which are the same for all peers of a
+    seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng(config.seed, "model").integers(2**62)))
+        module = config.model.instance.build(shape, classes)
+    train = config.train
+    recipe = Recipe(
+        train.lr,
+        train.lr_head or train.lr,
+        train.momentum,
+        train.weight_decay,
+        train.batch,
+        train.clip,
+        train.decay,
+        train.augment == "crop_flip",
+    )
+    if recipe.augment and len(shape) != 3:
+        raise ConfigError(
+            f"train.augment: crop_flip needs images, got examples of shape {shape}; use"
+            " train.augment=none"
+        )
+    layers = config.model.common
+    precision: Precision = "bf16" if train.precision == "bf16" else "fp32"
+    return Learner(
+        module, layout_of(module, layers.head, layers.proxy_layer), recipe, config.device, precision
+    )
+
+
+def settled(config: Config, dataset: Dataset) -> Config:
+    """The config with nothing left open: what was `auto` is chosen by rules that look at model,
+    data and machine, and never at the number of workers.
+
+    - `engine.vectorise`: on for models of up to 20,000 parameters on a CPU and for all on an
+      accelerator, where the model can be stacked (no dropout, no augmentation, no DP-SGD,
+      operations that torch can batch).
+    - `engine.group`: half of the peers, at most 64.
+    - `train.precision`: bf16 where the device multiplies it natively and models are not tiny, else
+      fp32.
+    """
+    own, train = config.engine.common, config.train
+    if own.vectorise == "off" and own.group and train.precision != "auto":
+        return config
+    learner = make_learner(config, dataset.shape, dataset.classes)
+    tiny = learner.layout.size <= TINY
+    example = torch.zeros(dataset.shape, device=learner.device)
+    stacks = own.vectorise != "off" and (
+        tiny or learner.device.type != "cpu" or own.vectorise == "on"
+    )
+    stacks = stacks and not config.privacy.instance.trains and Stack.suits(learner, example)
+    if own.vectorise == "on" and not stacks:
+        raise ConfigError(
+            "engine.vectorise: this model cannot be stacked (dropout, augmentation,"
+            " privacy=gradients, or operations that torch cannot batch); use engine.vectorise=off"
+        )
+    group = own.group or (min(LARGEST_GROUP, math.ceil(config.peers / 2)) if stacks else 1)
+    bf16 = native_bf16(learner.device) and not tiny
+    precision = train.precision if train.precision != "auto" else "bf16" if bf16 else "fp32"
+    return config.replace(
+        **{
+            "engine.vectorise": "on" if stacks else "off",
+            "engine.group": group,
+            "train.precision": precision,
+        }
+    )
+
+
+def units_of(config: Config, data: Mapping[PeerId, PeerData]) -> list[tuple[PeerId, ...]]:
+    """Peers that train in one step: each alone, or groups of peers with about as many examples."""
+    if config.engine.common.vectorise != "on":
+        return [(name,) for name in data]
+    ranked = sorted(data, key=lambda name: (-len(data[name].train), name))
+    size = config.engine.common.group
+    return [tuple(ranked[at : at + size]) for at in range(0, len(ranked), size)]
+
+
+def bad_peers(config: Config, names: tuple[PeerId, ...]) -> frozenset[PeerId]:
+    """Who attacks, among all peers of a run."""
+    if isinstance(config.attack.instance, NoAttack):
+        return frozenset()
+    bad = attackers(names, config.attack.common.fraction, config.seed)
+    if len(bad) == len(names):
+        raise ConfigError(
+            f"attack.fraction: {config.attack.common.fraction:g} leaves no honest peer; use less"
+        )
+    return bad
+
+
+def make_shard(
+    config: Config,
+    dataset: Dataset,
+    names: tuple[PeerId, ...],
+    data: Mapping[PeerId, PeerData],
+    shared: bool = False,
+    *,
+    everyone: tuple[PeerId, ...] = (),
+    secret: bool = False,
+) -> Shard:
+    """These peers (of `everyone`) before their first round."""
+    needs_opacus(config.privacy.instance)
+    learner = make_learner(config, dataset.shape, dataset.classes)
+    bad, attack = bad_peers(config, everyone or names), config.attack.instance
+    data = {
+        name: replace(mine, train=attack.data(mine.train, dataset.classes)) if name in bad else mine
+        for name, mine in data.items()
+    }
+    world = World(
+        config.seed,
+        config.rounds,
+        config.method.instance,
+        learner,
+        Sketcher(config.seed),
+        learner.initial(),
+        config.train.epochs,
+        config.train.epochs_head,
+        config.facts.examples,
+        config.privacy.instance,
+        config.mixer.instance,
+        attack,
+        bad,
+        secret,
+    )
+    state, share, mask = _slots(world, names[0], data[names[0]])
+    size = learner.layout.size
+    matrices = Matrices(names, size, state, share, mask, device=learner.device, shared=shared)
+    peers = {name: Peer(name, data[name], world, matrices.rows(name)) for name in names}
+    for peer in peers.values():
+        peer.reset()
+    return Shard(
+        world, peers, matrices, Stack(learner) if config.engine.common.vectorise == "on" else None
+    )
+
+
+def _slots(
+    world: World, name: PeerId, data: PeerData
+) -> tuple[Mapping[str, torch.Tensor], torch.Tensor | None, torch.Tensor | None]:
+    """What a method keeps and offers, as it shows in its first state and share."""
+    theta, method = world.initial, world.method
+    stream = rng(world.seed, "init", 0, name)
+    ctx = Context(
+        world.learner,
+        data.train,
+        stream,
+        world.epochs,
+        world.epochs_head,
+        0,
+        world.rounds,
+        world.seed,
+        "init",
+    )
+    state = method.init(theta, ctx)
+    for key, value in state.items():
+        if value.shape != theta.shape or value.dtype not in TYPES or "/" in key:
+            raise StrategyError(
+                f"method {type(method).__name__}: state {key!r} must be a vector of {len(theta)}"
+                f" numbers ({', '.join(map(str, TYPES))}) and its name have no '/', got"
+                f" {tuple(value.shape)} of {value.dtype}"
+            )
+    share = method.share(state, theta, ctx)
+    plain = share.mask is None and share.theta.data_ptr() == theta.data_ptr()
+    plain = (
+        plain and not world.privacy.uploads and not (world.attackers and world.attack.fakes_models)
+    )
+    return state, None if plain else share.theta, share.mask

@@ -1,0 +1,113 @@
+"""What is measured of the whole network: the quality of the choice, and the theorem's
+quantities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from amity.core import PeerId, Row, taken_from
+from amity.geometry import squared_distances
+
+Matrix = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def overlaps(mine: Sequence[float], others: Sequence[Sequence[float]] | Matrix) -> Matrix:
+    """True similarity of two peers: Σ_c min(P_i(c), P_j(c)), 1 for equal label distributions, 0 for
+    disjoint."""
+    return np.asarray(np.minimum(np.asarray(mine), np.asarray(others)).sum(1))
+
+
+def overlap_matrix(labels: Mapping[PeerId, tuple[float, ...]]) -> Matrix:
+    """The overlap of every two peers, in sorted order of names: m x m, for pictures."""
+    share = np.array([labels[name] for name in sorted(labels)])
+    return np.array([overlaps(row, share) for row in share])
+
+
+def auc(friend: np.ndarray[Any, Any], score: np.ndarray[Any, Any]) -> float | None:
+    """Chance that a friend is ranked above a stranger (ties count half); None where one of the
+    kinds is missing."""
+    friends = int(friend.sum())
+    strangers = len(friend) - friends
+    if not friends or not strangers:
+        return None
+    _, place, counts = np.unique(score, return_inverse=True, return_counts=True)
+    ranks = (counts.cumsum() - (counts - 1) / 2)[place]  # equal scores share their mean rank
+    return float((ranks[friend].sum() - friends * (friends + 1) / 2) / (friends * strangers))
+
+
+def choice_quality(
+    labels: Mapping[PeerId, tuple[float, ...]],
+    friend: float,
+    rows: Mapping[PeerId, Row],
+    scores: Mapping[PeerId, Mapping[PeerId, float]],
+    neighbours: Mapping[PeerId, tuple[PeerId, ...]],
+) -> dict[str, float]:
+    """Precision and recall of those taken, AUC of the strategy's ranking, and the share of friends
+    among all in reach.
+
+    A peer's scores rank its neighbours; where it has none, the weights of its row do.
+    """
+    names = sorted(labels)
+    at = {name: i for i, name in enumerate(names)}
+    share = np.array([labels[name] for name in names])
+    taken = hits = friends = reach = 0
+    curves = []
+    for me in names:
+        near = neighbours[me]
+        real = (
+            overlaps(labels[me], share[[at[j] for j in near]]) >= friend
+            if near
+            else np.zeros(0, dtype=bool)
+        )
+        row = taken_from(rows[me], me)
+        chosen = np.array([j in row for j in near], dtype=bool)
+        taken, hits = taken + int(chosen.sum()), hits + int((chosen & real).sum())
+        friends, reach = friends + int(real.sum()), reach + len(near)
+        known = scores[me] or row
+        ranked = [k for k, j in enumerate(near) if not scores[me] or j in known]
+        if ranked:
+            area = auc(real[ranked], np.array([known.get(near[k], 0.0) for k in ranked]))
+            curves += [area] if area is not None else []
+    out = {"taken": taken / len(names)}
+    if taken:
+        out["precision"] = hits / taken
+    if friends:
+        out["recall"] = hits / friends
+    if reach:
+        out["base_rate"] = friends / reach
+    if curves and taken:
+        out["auc"] = float(np.mean(curves))
+    return out
+
+
+def gradient_metrics(
+    names: tuple[PeerId, ...],
+    gradients_MP: torch.Tensor,
+    shared: torch.Tensor | None,
+    rows: Mapping[PeerId, Row],
+    near: Mapping[PeerId, tuple[PeerId, ...]],
+) -> dict[str, float]:
+    r"""From all gradients ∇F_j(x̄; D_j) at the network's mean model x̄:
+
+    - `gradient_norm2` = ‖1/m Σ_j ∇F_j(x̄)‖², the left side of the convergence theorem
+    - `coreset_error` = mean over i and j ∈ C_i of ‖∇F_i − ∇F_j‖² (the paper's definition of a
+      coreset)
+    - `all_error` = the same over all j in reach of i
+    """
+    at = {name: i for i, name in enumerate(names)}
+    distance = squared_distances(gradients_MP, shared)
+    mean = gradients_MP.mean(0) if shared is None else gradients_MP.mean(0)[shared]
+    out = {"gradient_norm2": float(mean.double().square().sum())}
+    for key, chosen in (
+        ("coreset_error", {me: taken_from(rows[me], me) for me in names}),
+        ("all_error", near),
+    ):
+        pairs = [(at[me], at[j]) for me in names for j in chosen[me]]
+        if pairs:
+            i, j = np.array(pairs).T
+            out[key] = float(distance[i, j].mean())
+    return out

@@ -1,0 +1,327 @@
+"""Some peers, and everything that is computed on their data. An engine has one shard, or one on
+each machine.
+
+Every verb may be done twice with the same result: it reads what the phase before left and writes
+rows that nothing of its own phase reads. So work that was cut short is simply done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from amity.core import START, Context, Fit, Fitted, PeerId, Request, Row, Share, Training
+from amity.data.samples import Samples
+from amity.errors import AmityError, Failure, brief
+from amity.facts import Fact, Ledger, Loss, Losses, ModelFact, Offer
+from amity.learn.learner import Bounds, Score
+from amity.learn.stacked import FitJob, Stack
+from amity.peer.peer import Peer, World
+from amity.peer.proxy import CardSpec
+from amity.round.matrices import Matrices
+
+
+@dataclass(frozen=True)
+class Job:
+    """A verb of a shard with its arguments, the peer in whose shard it is done, and whose models it
+    reads there."""
+
+    verb: str
+    at: PeerId
+    args: tuple[Any, ...]
+    needs: tuple[PeerId, ...] = ()
+    guests: tuple[PeerId, ...] = ()
+    """Peers whose model of the round's start is read."""
+
+
+class Trained(NamedTuple):
+    """What the engine keeps of one peer's training."""
+
+    loss: float
+    forward: int
+    backward: int
+    share_bytes: int
+    start_bytes: int
+    steps: int
+    """Gradient steps, of the whole group: told by its first."""
+    private: int
+    """Steps of DP-SGD, or private uploads."""
+    sketch: np.ndarray[Any, Any] | None
+
+
+class Answered(NamedTuple):
+    """Answers, and the passes that they took."""
+
+    values: list[Any]
+    forward: int
+    backward: int
+
+
+class Hosted(NamedTuple):
+    """What a neighbour hands back to a guest, and the passes that it took."""
+
+    offer: Offer
+    forward: int
+    backward: int
+    private: int
+
+
+class Shard:
+    """The peers of one place, with their rows and the one module that serves them."""
+
+    def __init__(
+        self, world: World, peers: Mapping[PeerId, Peer], matrices: Matrices, stack: Stack | None
+    ) -> None:
+        self.world, self.peers, self.matrices, self.stack = world, dict(peers), matrices, stack
+        self.lent: dict[PeerId, Share] = {}
+        """Models of peers elsewhere, for the job at hand."""
+        self.lent_start: dict[PeerId, Share] = {}
+        self._mixed: tuple[Any, Share] | None = None
+
+    def do(self, job: Job) -> Any:
+        try:
+            return getattr(self, job.verb)(*job.args)
+        except AmityError:
+            raise
+        except (Exception, SystemExit) as error:  # a method may be anybody's code
+            raise Failure(f"{job.verb} of {job.at}: {brief(error)}") from error
+
+    def _at(self, names: Sequence[PeerId], round: int) -> list[Peer]:
+        """These peers in a round, with fresh books."""
+        peers = [self.peers[name] for name in names]
+        for peer in peers:
+            peer.round, peer.ledger, peer.allowed, peer.spent = round, Ledger(), None, 0
+        return peers
+
+    def share_of(self, name: PeerId) -> Share:
+        return self.peers[name].share if name in self.peers else self.lent[name]
+
+    def _share_for(self, me: Peer, name: PeerId) -> Share:
+        """A model as it stands in my row: my own and that of my start are mine to know."""
+        if name == START:
+            return me.share_start
+        return me.mine if name == me.name else self.share_of(name)
+
+    def start_shares(self, names: Sequence[PeerId], round: int) -> dict[PeerId, Share]:
+        return {peer.name: peer.share_start for peer in self._at(names, round)}
+
+    # -- verbs -------------------------------------------------------------------------------------
+
+    def train(
+        self,
+        names: tuple[PeerId, ...],
+        round: int,
+        spec: CardSpec | None,
+        allowed: tuple[int | None, ...] = (),
+    ) -> list[Trained]:
+        """Local training of a group, then its cards. `allowed` are the private steps that are left
+        to each."""
+        peers = self._at(names, round)
+        for peer, steps in zip(peers, allowed, strict=bool(allowed)):
+            peer.allowed = steps
+        contexts, before = [peer.context("train") for peer in peers], self.world.learner.steps
+        self._together(
+            peers, [peer.training(ctx) for peer, ctx in zip(peers, contexts, strict=True)], contexts
+        )
+        steps = self.world.learner.steps - before
+        return [self._trained(peer, spec, steps if peer is peers[0] else 0) for peer in peers]
+
+    def _trained(self, peer: Peer, spec: CardSpec | None, steps: int) -> Trained:
+        sketch = None
+        if spec is not None:
+            with peer.paying():
+                sketch = peer.sketch(spec).cpu().numpy()
+        plain = peer.rows.share is None
+        sizes = (peer.share.nbytes, peer.share.nbytes if plain else peer.share_start.nbytes)
+        return Trained(
+            peer.stats.loss,
+            peer.ledger.forward,
+            peer.ledger.backward,
+            *sizes,
+            steps,
+            peer.spent,
+            sketch,
+        )
+
+    def measure(
+        self,
+        me: PeerId,
+        fact: ModelFact,
+        others: tuple[PeerId, ...],
+        round: int,
+        brought: Mapping[PeerId, Share] | None = None,
+    ) -> Answered:
+        """What a fact says of others' models; `brought` are those that came back from visits."""
+        (peer,) = self._at([me], round)
+        here = brought or {}
+        models = {j: peer.adopt(here[j] if j in here else self._share_for(peer, j)) for j in others}
+        if isinstance(fact, Loss) and self.stack is not None and len(others) > 1:
+            data = peer.examples(fact.split)
+            values = self.stack.losses(list(models.values()), [data] * len(others))
+            return Answered(values, len(data) * len(others), 0)
+        with peer.paying():
+            values = fact.on(peer, models)
+        return Answered(values, peer.ledger.forward, peer.ledger.backward)
+
+    def own_losses(self, me: PeerId, round: int) -> Answered:
+        (peer,) = self._at([me], round)
+        losses = peer.own_losses()
+        return Answered([losses.before, losses.after], peer.ledger.forward, peer.ledger.backward)
+
+    def host(
+        self,
+        me: PeerId,
+        fact: Fact,
+        visitor: PeerId,
+        spec: CardSpec | None,
+        degree: int,
+        allowed: int | None,
+        round: int,
+    ) -> Hosted:
+        """Answer a fact about a guest's model."""
+        (peer,) = self._at([me], round)
+        peer.allowed = allowed
+        if visitor in self.peers:
+            self.peers[visitor].round = round
+        guest = (
+            self.peers[visitor].share_start if visitor in self.peers else self.lent_start[visitor]
+        )
+        offer = fact.serve(peer, guest, visitor, spec, degree)
+        return Hosted(offer, peer.ledger.forward, peer.ledger.backward, peer.spent)
+
+    def settle(self, me: PeerId, row: Row, round: int) -> None:
+        """Mix by the row, and take the result in. Rows that are equal are summed once."""
+        (peer,) = self._at([me], round)
+        own = START in row or (peer.attacking and me in row)
+        key = None if own else (round, tuple(sorted(row.items())))
+        if key is None or self._mixed is None or self._mixed[0] != key:
+            self._mixed = (
+                key,
+                self.world.mixer.mix(row, {j: self._share_for(peer, j) for j in row}),
+            )
+        self.absorb(me, self._mixed[1], round)
+
+    def absorb(self, me: PeerId, mixed: Share, round: int) -> None:
+        self._at([me], round)[0].settle(mixed)
+
+    def evaluate(self, names: tuple[PeerId, ...], round: int) -> list[dict[str, float]]:
+        """Test accuracies of a group: after training, after mixing, and of the method's own
+        model."""
+        peers, models = self._at(names, round), self.final_models(names, round)
+        tests = [peer.data.test for peer in peers]
+        local = self._scores([peer.trained for peer in peers], tests)
+        mixed = self._scores([peer.start for peer in peers], tests)
+        final = self._scores(models, tests)
+        held_out = [at for at, peer in enumerate(peers) if len(peer.data.validation)]
+        validation = self._scores(
+            [models[at] for at in held_out], [peers[at].data.validation for at in held_out]
+        )
+        out = [
+            {
+                "accuracy": f.accuracy,
+                "balanced": f.balanced,
+                "test_loss": f.loss,
+                "accuracy_local": a.accuracy,
+                "accuracy_mixed": b.accuracy,
+            }
+            for a, b, f in zip(local, mixed, final, strict=True)
+        ]
+        for at, score in zip(held_out, validation, strict=True):
+            out[at]["accuracy_validation"] = score.accuracy
+        return out
+
+    def final_models(self, names: tuple[PeerId, ...], round: int) -> list[torch.Tensor]:
+        """The method's own models of a group, after mixing."""
+        peers = self._at(names, round)
+        contexts = [peer.context("model") for peer in peers]
+        return self._together(
+            peers,
+            [peer.finishing(ctx) for peer, ctx in zip(peers, contexts, strict=True)],
+            contexts,
+        )
+
+    def gradient(self, me: PeerId) -> None:
+        """∇F_i at the common point, left in the row of `trained`: by the end of a round nothing
+        else needs that."""
+        peer = self.peers[me]
+        peer.trained.copy_(self.world.learner.gradient(self.matrices.common, peer.data.train)[0])
+
+    # -- helpers -----------------------------------------------------------------------------------
+
+    def _scores(self, thetas: Sequence[torch.Tensor], datas: Sequence[Samples]) -> list[Score]:
+        if self.stack is not None and len(thetas) > 1:
+            return self.stack.scores(thetas, datas)
+        return [
+            self.world.learner.score(theta, data) for theta, data in zip(thetas, datas, strict=True)
+        ]
+
+    def _together(
+        self, peers: Sequence[Peer], work: Sequence[Training[Any]], contexts: Sequence[Context]
+    ) -> list[Any]:
+        """Run generators of requests side by side: fits of one kind are done in one stacked step,
+        where that is on."""
+        results: list[Any] = [None] * len(work)
+        asked: dict[int, Request] = {}
+
+        def advance(at: int, fitted: Fitted | None) -> None:
+            with peers[at].paying():
+                try:
+                    asked[at] = next(work[at]) if fitted is None else work[at].send(fitted)
+                except StopIteration as stop:
+                    results[at] = stop.value
+
+        for at in range(len(work)):
+            advance(at, None)
+        while asked:
+            kind = min(map(_kind, asked.values()))
+            alike = {
+                at: asked.pop(at)
+                for at in [at for at, request in asked.items() if _kind(request) == kind]
+            }
+            for at, fitted in self._fulfil(alike, peers, contexts).items():
+                advance(at, fitted)
+        return results
+
+    def _fulfil(
+        self, asked: Mapping[int, Request], peers: Sequence[Peer], contexts: Sequence[Context]
+    ) -> dict[int, Fitted]:
+        fits = {at: request for at, request in asked.items() if isinstance(request, Fit)}
+        if self.stack is None or len(fits) < 2:
+            out = {}
+            for at, request in asked.items():
+                with peers[at].paying():
+                    out[at] = peers[at].fulfil(request, contexts[at])
+            return out
+        first = next(iter(fits.values()))
+        jobs = [
+            FitJob(
+                fit.theta,
+                contexts[at].train,
+                contexts[at].rng,
+                Bounds(fit.anchor, fit.pull, fit.mask),
+            )
+            for at, fit in fits.items()
+        ]
+        fitted = self.stack.fit(jobs, first.epochs, first.part, contexts[next(iter(fits))].round)
+        empty = first.part is not None and first.part.start == first.part.stop
+        for at, fit in fits.items():
+            examples = 0 if empty else fit.epochs * len(contexts[at].train)
+            peers[at].ledger.forward += examples
+            peers[at].ledger.backward += examples
+        return dict(zip(fits, fitted, strict=True))
+
+
+def _kind(request: Request) -> tuple[Any, ...]:
+    """Requests of one kind can be fulfilled in one step."""
+    if not isinstance(request, Fit):
+        return (type(request).__name__,)
+    bounds = (request.pull, request.anchor is not None, request.mask is not None)
+    return ("Fit", request.epochs, request.part is not None, str(request.part), *bounds)
+
+
+def read_losses(answered: Answered) -> Losses:
+    return Losses(*answered.values)

@@ -1,0 +1,1 @@
+"""What one sees: figures, reports, tables on the terminal."""
