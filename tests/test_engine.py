@@ -22,8 +22,8 @@ from amity.core import Share
 from amity.errors import ConfigError, Failure
 from amity.geometry import cosines
 from amity.peer.mixing import BLOCK, mix
+from amity.records import Report
 from amity.round.build import load_data
-from amity.round.report import Report
 from amity.simulate import Simulation
 from amity.simulate.crew import Inline, Workers
 from amity.simulate.desk import Gallery

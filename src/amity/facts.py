@@ -261,6 +261,10 @@ class Ledger:
     def as_dict(self) -> dict[str, Any]:
         return dict(vars(self))
 
+    def plus(self, other: Ledger) -> Ledger:
+        """Both together."""
+        return Ledger(**{key: value + getattr(other, key) for key, value in vars(self).items()})
+
 
 def transfer(kind: Kind, size: int, source: Ledger, target: Ledger) -> None:
     """Book `size` bytes of a kind as leaving `source` and reaching `target`."""

@@ -15,8 +15,8 @@ from amity.config import load, only, out_path, parse, split_words, typed
 from amity.errors import ConfigError
 from amity.files import write_atomically
 from amity.lab.run import Result, new_dir
+from amity.records import Report
 from amity.round.build import load_data
-from amity.round.report import Report
 from amity.show.terminal import complain, err_console, out_console, say, show_run, status
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def run(folder: Folder, words: Keys = None) -> None:
         ((me, record),) = report.peers.items()
         row = {j: weight for j, weight in report.rows[me].items() if j != me}
         took = ", ".join(f"{j} {weight:.2f}" for j, weight in sorted(row.items())) or "nobody"
-        score = f"accuracy {100 * record['accuracy']:.1f} %, " if "accuracy" in record else ""
+        score = "" if record.accuracy is None else f"accuracy {100 * record.accuracy:.1f} %, "
         say(f"round {report.round}: {score}took from {took}; {sum(report.seconds.values()):.1f} s")
 
     serve(setup, told)

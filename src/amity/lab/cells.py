@@ -91,7 +91,7 @@ def _run_one(at: int, cell: Cell, tell: OnEvent) -> Event:
         run(
             cell.config,
             cell.path,
-            lambda report: tell(Event(at, report.round, report.network.get("accuracy"))),
+            lambda report: tell(Event(at, report.round, report.network.accuracy)),
             lambda round, share: tell(Event(at, round, part=share)),
         )
     except AmityError as error:

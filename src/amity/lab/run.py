@@ -8,19 +8,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from amity.config import Config, load, nested, resolve
 from amity.core import PeerId
 from amity.data import split
-from amity.lab.store import RunDir, commits, read_config, read_lines
+from amity.lab.store import RunDir, commits, read_config, read_records
 from amity.peer.privacy import statement
+from amity.records import EdgeRecord, PeerRecord, Report, RoundRecord
 from amity.round.build import load_data
-from amity.round.report import Report
 from amity.simulate import Simulation
 from amity.simulate.crew import CrewLost
 from amity.topology import peer_names
 
+OfRound = TypeVar("OfRound", PeerRecord, EdgeRecord)
 OnRound = Callable[[Report], None]
 OnPart = Callable[[int, float], None]
 """Told a round, and how much of it is done: now and then in long rounds."""
@@ -28,31 +29,31 @@ OnPart = Callable[[int, float], None]
 
 @dataclass(frozen=True)
 class Result:
-    """A run on disk. `pandas.DataFrame(result.metrics)` has one line a round and peer."""
+    """A run on disk."""
 
     path: Path
     config: Config
 
     @cached_property
-    def metrics(self) -> list[dict[str, Any]]:
-        """One record a round and peer."""
-        return self._whole("metrics.jsonl")
+    def metrics(self) -> list[PeerRecord]:
+        """One record per round and peer."""
+        return self._whole("metrics.jsonl", PeerRecord)
 
-    def _whole(self, name: str) -> list[dict[str, Any]]:
+    def _whole(self, name: str, kind: type[OfRound]) -> list[OfRound]:
         """The lines of rounds that are complete: a killed run may have more of one file than of
         another."""
-        last = self.rounds[-1]["round"] if self.rounds else -1
-        return [record for record in read_lines(self.path / name) if record["round"] <= last]
+        last = self.rounds[-1].round if self.rounds else -1
+        return [record for record in read_records(self.path / name, kind) if record.round <= last]
 
     @cached_property
-    def rounds(self) -> list[dict[str, Any]]:
-        """One record a round, of the whole network."""
-        return read_lines(self.path / "rounds.jsonl")
+    def rounds(self) -> list[RoundRecord]:
+        """One record per round, of the whole network."""
+        return read_records(self.path / "rounds.jsonl", RoundRecord)
 
     @cached_property
-    def edges(self) -> list[dict[str, Any]]:
-        """One record a round and peer: its row."""
-        return self._whole("edges.jsonl")
+    def edges(self) -> list[EdgeRecord]:
+        """One record per round and peer: its row."""
+        return self._whole("edges.jsonl", EdgeRecord)
 
     @property
     def complete(self) -> bool:
@@ -61,7 +62,7 @@ class Result:
     @property
     def curve(self) -> list[tuple[int, float]]:
         """Round and mean test accuracy, wherever it was measured."""
-        return [(r["round"], r["accuracy"]) for r in self.rounds if "accuracy" in r]
+        return [(r.round, r.accuracy) for r in self.rounds if r.accuracy is not None]
 
     @property
     def accuracy(self) -> float:
@@ -84,29 +85,24 @@ class Result:
 
     def final(self, key: str = "accuracy") -> dict[PeerId, float]:
         """A metric of every honest peer in the last round."""
-        last = self.rounds[-1]["round"]
-        return {
-            r["peer"]: r[key]
-            for r in self.metrics
-            if r["round"] == last and key in r and not r.get("attacker")
-        }
+        last = self.rounds[-1].round
+        honest = [r for r in self.metrics if r.round == last and not r.attacker]
+        return {r.peer: value for r in honest if (value := r.value(key)) is not None}
 
     @property
     def privacy(self) -> str:
         """The largest ε of all peers and what it covers, in one line; empty where nothing is
         private."""
         mechanism = self.config.privacy.instance
-        last, excluded = (
-            self.rounds[-1],
-            {name for r in self.rounds for name in r.get("excluded", ())},
-        )
-        # infinity is written as null
-        epsilon = last.get("epsilon", None if mechanism.sigma == 0 else math.nan)
-        said = statement(mechanism, math.inf if epsilon is None else epsilon, excluded)
-        stopped = [r for r in self.rounds if r.get("stopped")]
+        excluded = {name for r in self.rounds for name in r.excluded or ()}
+        epsilon = self.rounds[-1].epsilon
+        if epsilon is None:
+            epsilon = math.inf if mechanism.sigma == 0 else math.nan
+        said = statement(mechanism, epsilon, excluded)
+        stopped = [r for r in self.rounds if r.stopped]
         if not stopped:
             return said
-        first, count = stopped[0]["round"] + 1, stopped[-1]["stopped"]
+        first, count = stopped[0].round + 1, stopped[-1].stopped
         return (
             f"{said}; the budget stopped {count} of {self.config.peers} peers, the first after"
             f" round {first}"

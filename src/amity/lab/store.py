@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, TypeVar
 
 import safetensors
 import torch
@@ -35,7 +35,7 @@ from amity.core import PeerId
 from amity.errors import RunDirError, StorageError, StrategyError, brief
 from amity.files import write_atomically
 from amity.learn.tensors import Archive, digest_of, encode
-from amity.round.report import Report
+from amity.records import EdgeRecord, Record, Report, TimingRecord
 
 CODE = "code.json"
 """Files of one's own classes, with their digests."""
@@ -210,7 +210,7 @@ class RunDir:
     def append(self, report: Report) -> None:
         """The lines of one round."""
         edges = (
-            {"round": report.round, "peer": name, "row": dict(row)}
+            EdgeRecord(round=report.round, peer=name, row=dict(row))
             for name, row in report.rows.items()
         )
         self._write("metrics.jsonl", report.peers.values())
@@ -218,13 +218,12 @@ class RunDir:
         self._write("rounds.jsonl", [report.network])
         phases = {phase: round(seconds, 4) for phase, seconds in report.seconds.items()}
         total = round(sum(report.seconds.values()), 4)
-        self._write(
-            "timings.jsonl",
-            [{"round": report.round, "seconds": total, **phases, "at": round(time.time(), 2)}],
-        )
+        at = round(time.time(), 2)
+        timing = TimingRecord(round=report.round, seconds=total, at=at, notes=phases)
+        self._write("timings.jsonl", [timing])
 
-    def _write(self, name: str, records: Iterable[Mapping[str, Any]]) -> None:
-        data = b"".join(dump(record) for record in records)
+    def _write(self, name: str, records: Iterable[Record]) -> None:
+        data = b"".join(dump(record.line()) for record in records)
         try:
             self._streams[name].write(data)
             self._streams[name].flush()
@@ -392,6 +391,17 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
     except ValueError:
         raise RunDirError(f"{path}: is damaged; `amity resume {path.parent}` repairs it") from None
+
+
+R = TypeVar("R", bound=Record)
+
+
+def read_records(path: Path, kind: type[R]) -> list[R]:
+    """The lines of a file as records; a torn last one is left out."""
+    try:
+        return [kind.of(line) for line in read_lines(path)]
+    except (TypeError, AttributeError):
+        raise RunDirError(f"{path}: holds lines that are not of an Amity run") from None
 
 
 def differences(a: Config, b: Config) -> list[str]:

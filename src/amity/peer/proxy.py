@@ -50,6 +50,11 @@ class CardSpec:
     proxy: ProxyName
     sketch: int
 
+    @property
+    def lasting(self) -> bool:
+        """Whether it never changes: it is computed and paid for once."""
+        return self.proxy == "grad_ref"
+
 
 @dataclass(frozen=True)
 class Vectors:

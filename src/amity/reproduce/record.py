@@ -4,10 +4,10 @@ belongs to."""
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from amity.errors import RunDirError, brief
 from amity.files import write_atomically
 from amity.lab.run import Result
 from amity.lab.summary import received_by_round
+from amity.records import RoundRecord
 from amity.reproduce.experiment import Key
 from amity.topology import peer_names
 
@@ -61,8 +62,8 @@ def _round(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.{DIGITS}g}")
 
 
-def _mean(rounds: Sequence[dict[str, Any]], key: str) -> float | None:
-    values = [r[key] for r in rounds if key in r]
+def _mean(rounds: Sequence[RoundRecord], key: str) -> float | None:
+    values = [value for r in rounds if (value := r.value(key)) is not None]
     return _round(float(np.mean(values))) if values else None
 
 
@@ -83,9 +84,9 @@ def record_of(key: Key, result: Result, focus: str = "") -> Record:
     moved, curve = received_by_round(result), result.curve
     if focus:
         curve = [
-            (r["round"], r["accuracy"])
+            (r.round, r.accuracy)
             for r in result.metrics
-            if r["peer"] == focus and "accuracy" in r
+            if r.peer == focus and r.accuracy is not None
         ]
     final = result.final()
     seconds = _seconds(result.path / "timings.jsonl")
@@ -94,9 +95,9 @@ def record_of(key: Key, result: Result, focus: str = "") -> Record:
         for name in SERIES
         if (
             points := [
-                [r["round"] + 1, _round(r[name]) or 0.0]
+                [r.round + 1, _round(value) or 0.0]
                 for r in result.rounds
-                if r.get(name) is not None
+                if (value := r.value(name)) is not None and math.isfinite(value)
             ]
         )
     }

@@ -236,7 +236,7 @@ def run_html(result: Result, peers: Sequence[str] = ()) -> str:
     """The report of a single run; `peers` are sections about the peers of a real network."""
     label = result.config.label
     runs = {label: [result]}
-    last = {k: v for k, v in result.rounds[-1].items() if isinstance(v, float)}
+    last = {k: v for k, v in result.rounds[-1].line().items() if isinstance(v, float)}
     network = "".join(
         f"<tr><td>{html.escape(k)}</td><td>{v:.4g}</td></tr>" for k, v in last.items()
     )
@@ -249,7 +249,7 @@ def run_html(result: Result, peers: Sequence[str] = ()) -> str:
         *peers,
         section(
             "The network in the last round",
-            "See the documentation of amity.metrics.",
+            "See docs/RECORDS.md.",
             f"<table>{network}</table>",
         ),
         f"<details><summary>Config</summary><pre>{html.escape(result.config.to_toml())}</pre></details>",

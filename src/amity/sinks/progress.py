@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from amity.core import Reference
 from amity.lab.cells import Cell, Event
 from amity.lab.estimate import duration
-from amity.round.report import Report
+from amity.records import Report
 
 PLAIN_EVERY = 5.0
 """Seconds between plain lines."""
@@ -153,7 +153,7 @@ class RoundHook:
         self._board = board
 
     def __call__(self, report: Report) -> None:
-        self._board.on_event(Event(0, report.round, report.network.get("accuracy")))
+        self._board.on_event(Event(0, report.round, report.network.accuracy))
 
     def part(self, round: int, share: float) -> None:
         """So much of a round is done."""
