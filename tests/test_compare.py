@@ -37,14 +37,14 @@ def test_runs_are_paired_by_seed(comparison: amity.Comparison) -> None:
     for runs in comparison.results.values():
         assert [run.config.seed for run in runs] == [0, 1]
     local, gossip = (comparison.results[label][0] for label in ("local", "gossip:k=2"))
-    first = [m["accuracy_local"] for m in gossip.metrics if m["round"] == 0]
-    assert first == [m["accuracy_local"] for m in local.metrics if m["round"] == 0]
+    first = [m.accuracy_local for m in gossip.metrics if m.round == 0]
+    assert first == [m.accuracy_local for m in local.metrics if m.round == 0]
 
 
 def test_the_table_agrees_with_plain_numpy(comparison: amity.Comparison) -> None:
     line = next(line for line in comparison.lines if line.label == "gossip:k=2")
     runs, alone = comparison.results["gossip:k=2"], comparison.results["local"]
-    finals = [np.mean([m["accuracy"] for m in run.metrics if m["round"] == 2]) for run in runs]
+    finals = [np.mean([m.accuracy for m in run.metrics if m.round == 2]) for run in runs]
     assert line.accuracy == pytest.approx(np.mean(finals))
     assert line.accuracy_std == pytest.approx(np.std(finals, ddof=1))
     gains = sorted(

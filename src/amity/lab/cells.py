@@ -136,9 +136,8 @@ def _in_processes(cells: Sequence[Cell], jobs: int, tell: OnEvent) -> dict[int, 
                 event = events.get(timeout=0.5)
             except Empty:
                 dead = _dead(workers)
-                if (
-                    dead and events.empty()
-                ):  # in this order: who has exited has told all it had to tell
+                # in this order: who has exited has told all it had to tell
+                if dead and events.empty():
                     raise Failure(dead) from None
                 continue
             if event.round == -1:
