@@ -22,7 +22,8 @@ from amity.config import resolve
 from amity.core import Share
 from amity.data.samples import Samples
 from amity.errors import ConfigError
-from amity.lab.compare import read_comparison
+from amity.lab.comparison import read_comparison
+from amity.lab.reports import write_report
 from amity.lab.store import dump
 from amity.learn.clipping import by_functions, by_layers
 from amity.learn.layout import layout_of
@@ -39,7 +40,6 @@ from amity.peer.privacy import (
     statement,
     uncovered,
 )
-from amity.show.report import write_report
 from tests.conftest import EVERY_METHOD, simulate, tiny
 from tests.test_every_strategy import check
 from tests.test_learn import samples

@@ -24,7 +24,7 @@ from amity.data.cifar import CIFAR10
 from amity.data.fashionmnist import FASHION
 from amity.data.published import find
 from amity.errors import ConfigError, DataError
-from amity.lab.run import Result
+from amity.lab.result import Result
 from amity.lab.store import finished, read_config
 from amity.reproduce import EXPERIMENTS, PRESETS, Table, experiment, reproduce
 from amity.reproduce.differences import Difference, paired

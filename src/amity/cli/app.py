@@ -33,9 +33,11 @@ from amity.config import (
 from amity.errors import AmityError, ConfigError, brief
 from amity.files import write_atomically
 from amity.lab.cells import Cell
-from amity.lab.compare import DEFAULT_STRATEGIES, Comparison, cells_for, collect, strategy_name
+from amity.lab.compare import DEFAULT_STRATEGIES, cells_for, collect, strategy_name
+from amity.lab.comparison import Comparison
 from amity.lab.estimate import estimate
-from amity.lab.run import Result, new_dir
+from amity.lab.result import Result
+from amity.lab.run import new_dir
 from amity.lab.run import resume as resume_run
 from amity.lab.run import run as run_config
 from amity.lab.store import RunDir, read_config
@@ -240,7 +242,7 @@ def sweep(words: Words = None) -> None:
 def report(path: Where) -> None:
     """Write report.html anew: for a run, a comparison, a peer's folder, or a folder with several
     peers' folders."""
-    from amity.show.report import write_report
+    from amity.lab.reports import write_report
 
     out_console.print(f"report: {write_report(path)}", soft_wrap=True, markup=False)
 

@@ -18,10 +18,10 @@ from rich.text import Text
 from amity.config import PARTS, SCALARS, SECTIONS, STAGE, Config
 from amity.core import Reference
 from amity.errors import ConfigError, unknown
-from amity.lab.compare import Comparison
-from amity.lab.run import Result
-from amity.lab.summary import cells_of, columns_of, summarise
+from amity.lab.comparison import Comparison
+from amity.lab.result import Result
 from amity.registry import Entry
+from amity.show.summary import cells_of, columns_of, summarise
 
 
 class Out(Console):
@@ -83,7 +83,7 @@ def show_table(comparison: Comparison) -> None:
 
 
 def show_run(result: Result) -> None:
-    from amity.show.report import write_report
+    from amity.lab.reports import write_report
 
     line = summarise(result.config.label, [result], [])
     columns = columns_of([line])
