@@ -20,6 +20,7 @@ from pydantic import Field
 
 from amity.data.base import Dataset, build, datasets
 from amity.errors import DataError
+from amity.registry import fingerprint
 from amity.rng import rng
 
 Array = np.ndarray[Any, Any]
@@ -309,23 +310,57 @@ def adapt(where: str, found: Any, test_share: float) -> Dataset:
     return dataset_of(where, Columns(*columns), test_share)
 
 
-def wrap(make: Callable[[], Any]) -> type[Any]:
-    """A dataset out of a plain function: `data=file.py:function`."""
-    where = f"{make.__module__}:{make.__qualname__}"
+def wrap(thing: Any) -> type[Any] | None:
+    """A dataset out of a plain function (`data=file.py:function`), or out of what such a function
+    returns: arrays, or a dataset of another library. None for plain values and for options."""
+    if thing is None or isinstance(thing, str | int | float):
+        return None
+    if isinstance(thing, Mapping):
+        return _given("arrays", thing) if _are_arrays(thing) else None
+    if not callable(thing):
+        return _given(type(thing).__name__, thing)
+    label = getattr(thing, "__qualname__", type(thing).__name__)
+    return _source(label, f"{getattr(thing, '__module__', '')}:{label}", thing, {})
+
+
+def _are_arrays(options: Mapping[str, Any]) -> bool:
+    """Whether this is `{"x": ..., "y": ...}`, and no table of options."""
+    return "x" in options and not isinstance(options["x"], str | int | float)
+
+
+def _given(label: str, found: Any) -> type[Any]:
+    """A dataset out of what is there already. It must stay as it was when it was passed."""
+    digest = fingerprint(found)
+
+    def same() -> Any:
+        if fingerprint(found) != digest:
+            raise DataError(f"data {label}: has been changed since it was passed; pass it again")
+        return found
+
+    peers = found.get("peer") if isinstance(found, Mapping) else None
+    natural = {"partition": {"name": "natural"}, "peers": len(np.unique(np.asarray(peers)))}
+    return _source(label, f"data {label}", same, natural if peers is not None else {})
+
+
+def _source(
+    label: str, where: str, make: Callable[[], Any], suited: Mapping[str, Any]
+) -> type[Any]:
+    """An entry that loads what a function returns."""
 
     @dataclass(frozen=True)
     class Made:
         test_share: Fraction = 0.2
 
-        suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "mlp"}}
+        suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "mlp"}, **suited}
 
         def load(self) -> Dataset:
             return adapt(where, make(), self.test_share)
 
+    Made.__name__ = label.rpartition(".")[2]
     return Made
 
 
-datasets.wrap_functions(wrap)
+datasets.wrap_objects(wrap)
 
 SUFFIXES = {".npz": "arrays", ".csv": "table", ".parquet": "table"}
 
