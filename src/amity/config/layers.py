@@ -118,7 +118,7 @@ def _held_out(config: Config) -> Config:
     wanted = max(
         float(getattr(one.instance, "held_out", 0.0)) for one in (config.strategy, *config.stages)
     )
-    if not wanted or config.partition.instance.validation:
+    if not wanted or config.partition.absent or config.partition.instance.validation:
         return config
     options = {**config.partition.to_dict(), "validation": wanted}
     return dataclasses.replace(config, partition=pick("partition", SECTIONS["partition"], options))

@@ -19,7 +19,9 @@ def address_of(thing: Any) -> str:
     """From where another process could load a class or a function; empty if from nowhere."""
     module = sys.modules.get(getattr(thing, "__module__", None) or "")
     name, file = getattr(thing, "__qualname__", ""), getattr(module, "__file__", None)
-    if module is None or not file or not name or getattr(module, name, None) is not thing:
+    if module is None or not name or getattr(module, name, None) is not thing:
+        return ""
+    if not file or not Path(file).is_file():  # a notebook, or `python -` whose file is "<stdin>"
         return ""
     by_file = module.__name__ == "__main__" or module.__name__.startswith(USER_MODULE)
     return f"{file if by_file else module.__name__}:{name}"

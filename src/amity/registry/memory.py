@@ -43,8 +43,7 @@ class Absent:
     def __getattr__(self, attribute: str) -> NoReturn:
         if attribute.startswith("__"):  # Python itself looks for these
             raise AttributeError(attribute)
-        label = self.name.rpartition(":")[2]
         raise NotHere(
-            f"{self.kind} {self.name!r} was passed as an object and lies in no file; pass {label}"
-            f" again with the same out=, or put it into a file and name it as file.py:{label}"
+            f"{self.kind} {self.name!r} was passed as an object to another process; pass it again"
+            " with the same out=, or put it into a file that a config can name"
         )

@@ -159,10 +159,7 @@ def _labels(
 
 
 def _pictures(runs: figures.Runs) -> list[str]:
-    config = next(iter(runs.values()))[0].config
-    names = peer_names(config.peers)
-    labels, overlap = _labels(config, names)
-    alike = {label: rs for label, rs in runs.items() if rs[0].config.peers == config.peers}
+    from_whom, partition = _of_data(runs)
     return [
         section(
             "Accuracy by round",
@@ -176,24 +173,36 @@ def _pictures(runs: figures.Runs) -> list[str]:
             " received by a peer.",
             figures.svg(figures.accuracy_by_bytes(runs)),
         ),
-        section(
-            "Who took from whom",
-            f"The mixing matrix, mean over the last 40 % of rounds of seed {config.seed}, beside"
-            " the true label similarity; row: who took, column: from whom. Peers with similar"
-            " labels stand side by side, so friends form blocks.",
-            figures.svg(figures.heat_maps(alike, names, overlap)),
-        ),
+        from_whom,
         section(
             "Neighbours taken",
             "How many neighbours stand in a peer's average.",
             figures.svg(figures.neighbours_taken(runs)),
         ),
-        section(
-            "The partition",
-            f"Which classes each peer holds (seed {config.seed}).",
-            figures.svg(figures.partition_bubbles(labels, names, overlap)),
-        ),
+        partition,
     ]
+
+
+def _of_data(runs: figures.Runs) -> tuple[str, str]:
+    """The two pictures that show the peers' labels: who took from whom, and the partition. Nothing
+    where the data was passed as an object to another process."""
+    config = next(iter(runs.values()))[0].config
+    if config.data.absent:
+        return "", ""
+    names = peer_names(config.peers)
+    labels, overlap = _labels(config, names)
+    alike = {label: rs for label, rs in runs.items() if rs[0].config.peers == config.peers}
+    return section(
+        "Who took from whom",
+        f"The mixing matrix, mean over the last 40 % of rounds of seed {config.seed}, beside"
+        " the true label similarity; row: who took, column: from whom. Peers with similar"
+        " labels stand side by side, so friends form blocks.",
+        figures.svg(figures.heat_maps(alike, names, overlap)),
+    ), section(
+        "The partition",
+        f"Which classes each peer holds (seed {config.seed}).",
+        figures.svg(figures.partition_bubbles(labels, names, overlap)),
+    )
 
 
 def comparison_html(comparison: Comparison) -> str:
