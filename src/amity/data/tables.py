@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from amity.data.own import Columns
+from amity.data.columns import Columns
 from amity.errors import DataError, unknown
 
 LABELS = ("label", "labels", "fine_label", "target", "y")

@@ -166,14 +166,12 @@ class Afind:
     ablation: Literal["i", "i+ii", "i+ii+iii"] = "i+ii+iii"
 
     def __post_init__(self) -> None:
-        if self.protocol == "visit" and self.proxy not in ("grad", "grad_asker"):
+        if self.protocol == "visit" and not self.card.kind.probed:
             raise ValueError(
                 f"protocol=visit knows neighbours by proxy=grad only, got proxy={self.proxy}"
             )
-        if self.proxy == "feature_mean_centered" and self.reprobe != "all":
-            raise ValueError(
-                "proxy=feature_mean_centered needs the cards of everyone: use reprobe=all"
-            )
+        if self.card.kind.centered and self.reprobe != "all":
+            raise ValueError(f"proxy={self.proxy} needs the cards of everyone: use reprobe=all")
 
     @property
     def card(self) -> CardSpec:
@@ -219,9 +217,9 @@ class Afind:
 
     def _look(self, peers: tuple[PeerId, ...]) -> Generator[Ask, Answers, dict[PeerId, Reading]]:
         """Similarities, from cards or (for gradients at my own model) from probes."""
-        if self.protocol == "visit" or self.proxy == "grad_asker":
+        if self.protocol == "visit" or self.card.kind.at_asker:
             return dict((yield Ask(Probe(), peers)))
-        similar = yield Ask(Similarity(centered=self.proxy == "feature_mean_centered"), peers)
+        similar = yield Ask(Similarity(centered=self.card.kind.centered), peers)
         return {j: Reading(s, None) for j, s in similar.items()}
 
     def _learn(self, view: View, book: Notebook, readings: dict[PeerId, Reading]) -> Notebook:

@@ -39,4 +39,5 @@ class FedAvg(Cardless, Reference):
         return Decision(spread(dict(examples) or {view.me: 1.0}))
 
     def pulls(self, neighbours: int) -> float:
-        return self.fraction * neighbours
+        """The server's one model."""
+        return min(1, neighbours)
