@@ -27,7 +27,7 @@ def received(config: Config, key: str) -> list[int]:
     """What every peer received in one round."""
     simulation = simulate(config)
     with simulation:
-        return [record[key] for record in simulation.round().peers.values()]
+        return [record.value(key) for record in simulation.round().peers.values()]
 
 
 @pytest.mark.parametrize("proxy", PROXIES)
