@@ -1,4 +1,4 @@
-"""Objects in place of names: classes, modules, functions and arrays, also where there is no file."""
+"""Objects in place of names: classes, modules, functions and arrays, also where no file is."""
 
 from __future__ import annotations
 
@@ -205,7 +205,8 @@ def test_arrays_are_data_and_bring_their_peers_along() -> None:
     assert (dealt.peers, dealt.partition.name) == (5, "iid"), "what is said counts"
     x, y, _ = arrays().values()
     assert load(None, small({"x": x, "y": y})).partition.name == "dirichlet"
-    for form in ((x, y), lambda: (x, y), load_data(dealt), [(a, b) for a, b in zip(x, y)]):  # noqa: B905
+    rows = list(zip(x, y, strict=True))
+    for form in ((x, y), lambda: (x, y), load_data(dealt), rows):
         assert len(load_data(load(None, small(form, peers=2))).pixels.y) == 240
 
 

@@ -1,4 +1,4 @@
-"""The parts of a config that do not depend on a registry entry, with their defaults: the paper's."""
+"""Parts of a config that depend on no registry entry. The defaults are the paper's."""
 
 from __future__ import annotations
 

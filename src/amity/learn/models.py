@@ -3,8 +3,9 @@ peers.
 
 An entry is a frozen dataclass with `build(shape, classes)`. Any torch module can stand in its
 place: `model=file.py:make` names a function `make(shape, classes)` that returns one, or a dataclass
-like those below; in Python a function or a module may be passed itself. Its head and proxy layer are found (the last Linear, the last layer before it) or
-named by `model.head=` and `model.proxy_layer=`.
+like those below; in Python a function or a module may be passed itself. Its head and proxy layer
+are found (the last Linear, the last layer before it) or named by `model.head=` and
+`model.proxy_layer=`.
 """
 
 from __future__ import annotations

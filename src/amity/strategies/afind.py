@@ -99,10 +99,11 @@ class Afind:
     all whose probability passes a threshold that follows from how alike they are, and (iii) weighs
     them by loss. `afind` is (i) and (ii).
 
-    (i)   p_ij = exp(s_ij/υ) / Σ_{k∈B_i} exp(s_ik/υ); when only C_i was seen, C_i shares anew the
-    probability it had. (ii)  e_ij = (s_ij + 1)/2,  q_ij = e_ij / Σ_{k∈B_i} e_ik,  h_i = −Σ_j q_ij
-    ln q_ij,
-          C̃_i = 1 − σ(h_i),  θ_i = τ·C̃_i = τ/(1 + exp h_i),  C_i = { j ∈ B_i : p_ij ≥ θ_i };  C_i = B_i at first.
+    (i)   p_ij = exp(s_ij/υ) / Σ_{k∈B_i} exp(s_ik/υ);
+          when only C_i was seen, C_i shares anew the probability it had.
+    (ii)  e_ij = (s_ij + 1)/2,  q_ij = e_ij / Σ_{k∈B_i} e_ik,  h_i = −Σ_j q_ij ln q_ij,
+          C̃_i = 1 − σ(h_i),  θ_i = τ·C̃_i = τ/(1 + exp h_i),
+          C_i = { j ∈ B_i : p_ij ≥ θ_i };  C_i = B_i at first.
     (iii) F̃_j = (1 − γ)·F_j(after training) + γ·F_j(before),  ϖ_ij ∝ exp(−F̃_j/T) over C_i ∪ {i},
           w_i^{t+1} = Σ_j ϖ_ij ŵ_j;  with nobody admitted, w_i^{t+1} = ŵ_i.
 
