@@ -105,7 +105,7 @@ def test_a_strategy_that_fails_does_not_take_the_others_down(repository: Path) -
     Path("bad.py").write_text(
         "from dataclasses import dataclass\n"
         "import amity\n"
-        "from amity.strategies.base import Cardless\n"
+        "from amity.choosing import Cardless\n"
         "@dataclass(frozen=True)\n"
         "class Half(Cardless):\n"
         "    def decide(self, view, row):\n"

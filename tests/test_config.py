@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from amity.choosing import Cardless
 from amity.config import load, parse, scalar
 from amity.core import Decision, Plan, Row, View
 from amity.errors import ConfigError
@@ -19,7 +20,6 @@ from amity.registry import Registry
 from amity.stages import stages
 from amity.strategies import strategies
 from amity.strategies.afind import Afind
-from amity.strategies.base import Cardless
 from amity.strategies.gossip import Gossip
 
 

@@ -16,16 +16,16 @@ import torch
 from torch import nn
 
 import amity
+from amity.choosing import Cardless
 from amity.config import load
 from amity.core import Ask, Decision, Plan, Row, View, spread
 from amity.errors import ConfigError, DataError
 from amity.facts import Loss
-from amity.lab.store import read_config
 from amity.methods.finetune import Finetune
 from amity.registry import fingerprint
 from amity.round.build import load_data, make_learner
 from amity.stages.base import Stage
-from amity.strategies.base import Cardless
+from amity.store import read_config
 from amity.strategies.gossip import Gossip
 
 SMALL: Mapping[str, Any] = {
@@ -309,7 +309,7 @@ from dataclasses import dataclass
 
 import amity
 from amity.methods.finetune import Finetune
-from amity.strategies.base import Cardless
+from amity.choosing import Cardless
 from tests.test_objects import arrays, net, small
 
 @dataclass(frozen=True)
@@ -351,10 +351,10 @@ READER = """
 from pathlib import Path
 
 import amity
-from amity.lab.compare import read_comparison
-from amity.lab.run import Result
-from amity.lab.store import read_config
-from amity.show.report import write_report
+from amity.lab.comparison import read_comparison
+from amity.lab.result import Result
+from amity.store import read_config
+from amity.lab.reports import write_report
 
 result = Result(Path("whole"), read_config(Path("whole")))
 assert result.complete and result.accuracy > 0

@@ -36,11 +36,11 @@ from amity.lab.cells import Cell
 from amity.lab.compare import DEFAULT_STRATEGIES, cells_for, collect, strategy_name
 from amity.lab.comparison import Comparison
 from amity.lab.estimate import estimate
+from amity.lab.reports import write_report
 from amity.lab.result import Result
 from amity.lab.run import new_dir
 from amity.lab.run import resume as resume_run
 from amity.lab.run import run as run_config
-from amity.lab.store import RunDir, read_config
 from amity.lab.sweep import Sweep, cells_of_tries, choose_tries, grid_sizes
 from amity.processes import cores
 from amity.round.build import load_data
@@ -54,6 +54,7 @@ from amity.show.terminal import (
     status,
 )
 from amity.sinks.progress import Board, single
+from amity.store import RunDir, read_config
 
 app = typer.Typer(
     add_completion=False,
@@ -157,7 +158,7 @@ def run(words: Words = None) -> None:
     board, hook = single(out_console, Cell(config.label, config.seed, config, path))
     with board:
         result = run_config(config, path, hook, hook.part)
-    show_run(result)
+    show_run(result, write_report(result.path))
 
 
 @app.command()
@@ -169,7 +170,7 @@ def resume(path: Where) -> None:
     board, hook = single(out_console, Cell(config.label, config.seed, config, path))
     with board:
         result = resume_run(path, hook, hook.part)
-    show_run(result)
+    show_run(result, write_report(result.path))
 
 
 @app.command()

@@ -24,9 +24,9 @@ from amity.config import Config
 from amity.errors import AmityError, Failure, brief
 from amity.lab.result import Result
 from amity.lab.run import run
-from amity.lab.store import finished, read_config
 from amity.processes import CAN_FORK, cores, die_with, share_cores
 from amity.round.build import load_data
+from amity.store import finished, read_config
 
 
 @dataclass(frozen=True)

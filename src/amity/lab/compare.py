@@ -18,10 +18,10 @@ from amity.lab.cells import Cell, OnEvent, run_cells
 from amity.lab.comparison import Comparison
 from amity.lab.result import Result
 from amity.lab.run import as_config, new_dir
-from amity.lab.store import RunDir, refuse_unusable
 from amity.methods import methods
 from amity.peer.privacy import needs_opacus
 from amity.round.build import bad_peers
+from amity.store import RunDir, refuse_unusable
 from amity.strategies import strategies as registry
 from amity.topology import peer_names
 

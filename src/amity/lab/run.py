@@ -9,11 +9,11 @@ from typing import Any
 
 from amity.config import Config, load, nested, resolve
 from amity.lab.result import Result
-from amity.lab.store import RunDir, commits, read_config
 from amity.records import Report
 from amity.round.build import load_data
 from amity.simulate import Simulation
 from amity.simulate.crew import CrewLost
+from amity.store import RunDir, commits, read_config
 
 OnRound = Callable[[Report], None]
 OnPart = Callable[[int, float], None]

@@ -26,7 +26,6 @@ import torch
 from amity.core import START, Decision, PeerId, drive, taken_from
 from amity.data import Dataset
 from amity.errors import AmityError, ConfigError, IdentityError, RunDirError
-from amity.lab.store import RunDir
 from amity.net.accounts import Accounts, disclosed_facts
 from amity.net.audit import Audit
 from amity.net.board import Board, Notice
@@ -48,6 +47,7 @@ from amity.round.deciding import blaming, plain, view_of
 from amity.round.recording import is_due, record_of
 from amity.round.shard import Trained
 from amity.round.spending import Budget
+from amity.store import RunDir
 from amity.topology import Network
 
 OnRound = Callable[[Report], None]

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from amity.choosing import finite, sample, ties
 from amity.core import Answers, Ask, Decision, PeerId, Plan, Row, View, spread
 from amity.facts import Loss, Losses, Probe, Pull, Reading, Reported, Similarity, Visit
 from amity.peer.proxy import CardSpec, ProxyName
 from amity.strategies import confidence
-from amity.strategies.base import finite, sample, ties
 from amity.strategies.registry import strategies
 
 PAPER: dict[str, Any] = {}

@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from amity.choosing import Cardless, sample, ties
 from amity.core import Ask, Decision, PeerId, Plan, Row, View
 from amity.facts import Pull
 from amity.stages.fomo import HELD_OUT, Norm, row_of, weigh
-from amity.strategies.base import Cardless, sample, ties
 from amity.strategies.registry import strategies
 
 
