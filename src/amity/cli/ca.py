@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from amity.cli.peer import Keys, needs_peers
+from amity.cli.common import Keys
+from amity.cli.peer import needs_peers
 from amity.config import only
+from amity.console import say
 from amity.errors import ConfigError
-from amity.show.terminal import say
 
 app = typer.Typer(
     no_args_is_help=True, help="Certificates: found an authority, and sign those who take part."

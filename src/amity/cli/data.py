@@ -18,14 +18,14 @@ from rich.progress import (
 from rich.table import Table
 
 from amity.config import load, only, parse
+from amity.console import err_console, out_console, status
 from amity.data import datasets
 from amity.data import femnist as leaf
 from amity.data.fetch import get
 from amity.data.published import Published, usable
 from amity.errors import ConfigError, DataError, unknown
 from amity.files import write_atomically
-from amity.lab.estimate import size
-from amity.show.terminal import err_console, out_console, status
+from amity.units import size
 
 app = typer.Typer(
     no_args_is_help=True, help="Datasets: what is there, how to get what is not, how it looks."

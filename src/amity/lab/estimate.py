@@ -18,6 +18,8 @@ from amity.processes import cores
 from amity.rng import rng
 from amity.round.build import load_data, make_learner, one_thread, settled, units_of
 from amity.topology import Network, peer_names
+from amity.units import duration as duration
+from amity.units import size as size
 
 
 @dataclass(frozen=True)
@@ -34,19 +36,6 @@ class Estimate:
             f"about {duration(self.seconds)}, {size(self.memory)} of memory, {size(self.moved)}"
             " received by a peer in a run"
         )
-
-
-def duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def size(count: float) -> str:
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count:.0f} B"
 
 
 def _timed(work: Callable[[], object], least: float = 0.05) -> float:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,6 +32,7 @@ from amity._version import __version__
 from amity.config import Config, load
 from amity.core import PeerId
 from amity.errors import RunDirError, StorageError, StrategyError, brief
+from amity.files import dump as dump
 from amity.files import write_atomically
 from amity.learn.tensors import Archive, digest_of, encode
 from amity.records import EdgeRecord, Record, Report, TimingRecord
@@ -44,21 +44,6 @@ BEFORE = (".lock", "checkpoint", CODE)
 LINES = ("metrics.jsonl", "edges.jsonl", "rounds.jsonl")
 KEEP = 2
 """Checkpoints kept: the newest and one to fall back on."""
-
-
-def plain(value: Any) -> Any:
-    """JSON has no NaN: numbers that are not finite become null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: plain(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(part) for part in value]
-    return value
-
-
-def dump(record: Mapping[str, Any]) -> bytes:
-    return (json.dumps(plain(record), ensure_ascii=False) + "\n").encode()
 
 
 class Checkpointed(Protocol):
