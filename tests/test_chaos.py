@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from amity.files import write_atomically
-from amity.lab.run import Result, run
+from amity.lab.result import Result
+from amity.lab.run import run
 from amity.lab.store import read_lines
 from amity.net.node import Node
 from amity.net.ops.collect import merge

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from amity.lab.run import Result, run
+from amity.lab.result import Result
+from amity.lab.run import run
 from amity.lab.store import commits
 from amity.net.ops.collect import merge
 from amity.net.ops.swarm import Swarm

@@ -24,7 +24,7 @@ from amity.data.cifar import CIFAR10
 from amity.data.fashionmnist import FASHION
 from amity.data.published import find
 from amity.errors import ConfigError, DataError
-from amity.lab.run import Result
+from amity.lab.result import Result
 from amity.lab.store import finished, read_config
 from amity.reproduce import EXPERIMENTS, PRESETS, Table, experiment, reproduce
 from amity.reproduce.differences import Difference, paired
@@ -326,13 +326,11 @@ def test_a_record_says_what_the_run_says() -> None:
         assert record.final == pytest.approx(list(run.final().values()), rel=1e-4)
         assert [point[0] for point in record.curve] == [t + 1 for t, _ in run.curve]
         moved = (
-            sum(m["card_in"] + m["model_in"] + m["reply_in"] for m in run.metrics)
-            / run.config.peers
-            / 1e6
+            sum(m.card_in + m.model_in + m.reply_in for m in run.metrics) / run.config.peers / 1e6
         )
         assert record.megabytes == pytest.approx(moved, rel=1e-4)
         assert record.curve[-1][1] == pytest.approx(moved, rel=1e-4)
-        assert record.taken == pytest.approx(np.mean([r["taken"] for r in run.rounds]), rel=1e-4)
+        assert record.taken == pytest.approx(np.mean([r.taken for r in run.rounds]), rel=1e-4)
 
 
 def test_a_killed_table_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -121,9 +121,8 @@ class Similarity(Fact):
             return {}
         names = sorted(cards)
         mine, others = me.card.sketch, torch.stack([cards[j] for j in names])
-        if (
-            self.centered and len(names) > 1
-        ):  # two vectors about their mean are opposite, whatever they are
+        # two vectors about their mean are opposite, whatever they are
+        if self.centered and len(names) > 1:
             centre = torch.cat([others, mine[None]]).mean(0)
             mine, others = mine - centre, others - centre
         return dict(zip(names, cosines(mine, others).tolist(), strict=True))

@@ -27,7 +27,8 @@ from amity.files import write_atomically
 
 if TYPE_CHECKING:
     from amity.lab.cells import Cell
-    from amity.lab.compare import Before, Comparison
+    from amity.lab.compare import Before
+    from amity.lab.comparison import Comparison
     from amity.lab.sweep import Grid, Sweep
 
 
@@ -46,12 +47,13 @@ def run(words: Words = None) -> None:
     RunDir.check(path, config)
     _announce([config], 1)
     show_run(run_config(config, path, sinks))
+    report(path)
 
 
 def resume(path: Where, words: Keys = None) -> None:
     """Go on with a run that was interrupted: the end is bit-identical to an uninterrupted one. Own
     key: sinks=A,B."""
-    from amity.lab.run import Result
+    from amity.lab.result import Result
     from amity.lab.run import resume as resume_run
     from amity.lab.store import read_config
     from amity.show.terminal import show_run
@@ -60,6 +62,7 @@ def resume(path: Where, words: Keys = None) -> None:
     if Result(path, read_config(path)).complete:
         say(f"{path}: was complete already")
     show_run(resume_run(path, sinks_of(mine, None)))
+    report(path)
 
 
 def compare(words: Words = None) -> None:
@@ -156,7 +159,7 @@ def _show_best(result: Sweep, names: Sequence[str], grid: Grid) -> None:
 def report(path: Where) -> None:
     """Write report.html anew: for a run, a comparison, a peer's folder, or a folder with several
     peers' folders."""
-    from amity.show.report import write_report
+    from amity.lab.reports import write_report
 
     say(f"report: {write_report(path)}")
 
@@ -199,8 +202,9 @@ def list_entries(
     """Show strategies, methods, datasets, partitions, topologies, models and so on with their
     options."""
     from amity.show.terminal import show_entries
+    from amity.sinks import sinks
 
-    show_entries(kind)
+    show_entries(kind, sinks=sinks)
 
 
 # -- helpers ---------------------------------------------------------------------------------------

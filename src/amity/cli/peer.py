@@ -217,7 +217,9 @@ def swarm(
         from amity.net.ops.swarm import Swarm
         from amity.net.options import Net
         from amity.net.setup import split_net
-    from amity.lab.run import Result, new_dir
+    from amity.lab.reports import write_report
+    from amity.lab.result import Result
+    from amity.lab.run import new_dir
     from amity.show.terminal import show_run
     from amity.sinks.stream import Stream
 
@@ -239,6 +241,7 @@ def swarm(
     with status("drawing the report"):
         merge(out, crowd.config)
     show_run(Result(out, crowd.config))
+    say(f"report: {write_report(out)}")
     for peer, error in crowd.failed.items():
         complain(f"{peer} failed: {error}")
     if crowd.failed:

@@ -15,7 +15,6 @@ from amity.errors import ConfigError
 from amity.lab.cells import Cell
 from amity.lab.compare import (
     Before,
-    Comparison,
     check_seeds,
     collect,
     parse_spec,
@@ -24,6 +23,7 @@ from amity.lab.compare import (
     unseen,
     with_layer,
 )
+from amity.lab.comparison import Comparison
 from amity.lab.run import Given, as_config, new_dir, sinks_of
 from amity.rng import rng
 from amity.sinks.stream import Stream, Wanted

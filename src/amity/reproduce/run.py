@@ -13,7 +13,7 @@ from typing import Any
 
 from amity.errors import AmityError, Failure
 from amity.lab.cells import Cell, run_cells
-from amity.lab.run import Result
+from amity.lab.result import Result
 from amity.lab.store import RunDir, finished, read_config, refuse_unusable
 from amity.peer.privacy import needs_opacus
 from amity.processes import cores

@@ -15,11 +15,11 @@ from amity.console import blank_table, complain, err_console, out_console, say, 
 from amity.core import Reference
 from amity.errors import ConfigError, unknown
 from amity.registry import Entry, Registry
-from amity.sinks import sinks
+from amity.show.summary import cells_of, columns_of, summarise
 
 if TYPE_CHECKING:
-    from amity.lab.compare import Comparison
-    from amity.lab.run import Result
+    from amity.lab.comparison import Comparison
+    from amity.lab.result import Result
 
 __all__ = [
     "blank_table",
@@ -35,8 +35,6 @@ __all__ = [
 
 
 def show_table(comparison: Comparison) -> None:
-    from amity.lab.summary import cells_of, columns_of
-
     columns = columns_of(comparison.lines)
     table = blank_table(columns)
     fair = comparison.fair
@@ -55,9 +53,7 @@ def show_table(comparison: Comparison) -> None:
 
 
 def show_run(result: Result) -> None:
-    from amity.lab.summary import cells_of, columns_of, summarise
-    from amity.show.report import write_report
-
+    """A run at one look."""
     line = summarise(result.config.label, [result], [])
     columns = columns_of([line])
     for (name, tip), value in zip(columns.items(), cells_of(line, columns), strict=True):
@@ -65,17 +61,16 @@ def show_run(result: Result) -> None:
             out_console.print(f"{name:>10}  {escape(value):<14} [dim]{tip}[/dim]", soft_wrap=True)
     if result.privacy:
         say(f"{'privacy':>10}  {result.privacy}")
-    out_console.print(f"report: {write_report(result.path)}", soft_wrap=True, markup=False)
 
 
-def show_entries(kind: str = "") -> None:
-    """All entries of a kind (or of every kind) with their options, and the keys of the run
-    itself."""
+def show_entries(kind: str = "", **more: Registry[Any]) -> None:
+    """All entries of a kind (or of every kind) with their options, and the keys of the run itself.
+    `more` are kinds that are no part of a run."""
     kinds: dict[str, tuple[Registry[Any], type | None]] = {
         name: (section.registry, section.common)
         for name, section in {**SECTIONS, "stages": STAGE}.items()
     }
-    kinds["sinks"] = (sinks, None)
+    kinds |= {name: (registry, None) for name, registry in more.items()}
     wanted = {name: found for name, found in kinds.items() if kind[:4] == name[:4] or not kind}
     if not wanted:
         raise ConfigError(unknown("kind", kind, kinds))

@@ -21,7 +21,7 @@ from amity.net.accounts import Privacy, privacy_of
 from amity.net.ops.collect import peers_in
 from amity.records import EdgeRecord, PeerRecord, TimingRecord
 from amity.show import figures
-from amity.show.report import page, section
+from amity.show.page import page, section
 
 
 @dataclass(frozen=True, kw_only=True)
