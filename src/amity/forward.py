@@ -47,6 +47,10 @@ class Outbox:
                 self._drop()
             self._news.notify()
 
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
     def _drop(self) -> None:
         for kind in (Progress, PeerEvent):
             found = next((e for e in self._waiting if isinstance(e, kind)), None)
@@ -60,6 +64,8 @@ class Outbox:
             for event in self._events():
                 self._sink.take(event)
             self._sink.close()
+        except (Exception, SystemExit):  # a stream reports its own; a pipe has no reader any more
+            return
         finally:
             with self._news:  # whatever ended it: nobody takes any more
                 self._closing = True
@@ -88,6 +94,9 @@ class PipeSink:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+
+    def fileno(self) -> int:
+        return self._fd
 
     def take(self, event: Event) -> None:
         data = pickle.dumps(event)

@@ -160,7 +160,7 @@ class Swarm:
                 "this process has opened a network itself and cannot fork peers; start the swarm in"
                 " one of its own"
             )
-        self._hear()
+        self.hear()
         for name in names or self.names:
             sink = self._ears.open(name)
             process = multiprocessing.get_context("fork").Process(
@@ -211,11 +211,11 @@ class Swarm:
         while self.running:
             if until is not None and time.monotonic() > until:
                 raise TimeoutError(f"still running: {', '.join(self.running)}")
-            self._hear()
+            self.hear()
             wait(self._ears.waiting_for, timeout=0.1)
         for process in self.processes.values():
             process.join()
-        self._hear()
+        self.hear()
 
     def stop(self) -> None:
         """End all peers; they keep what they have done."""
@@ -224,15 +224,16 @@ class Swarm:
             self.kill(name, signal.SIGTERM)
         until = time.monotonic() + 5
         while self.running and time.monotonic() < until:
-            self._hear()
+            self.hear()
             time.sleep(0.05)
         for name in self.running:
             self.kill(name)
         for process in self.processes.values():
             process.join()
-        self._hear()
+        self.hear()
 
-    def _hear(self) -> None:
+    def hear(self) -> None:
+        """Tell on what the peers have told since the last time."""
         self._ears.hear(self._cause)
 
     def _cause(self, name: PeerId) -> str | None:
