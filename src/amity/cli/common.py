@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from amity.config import read_toml, split_list
 from amity.errors import ConfigError
 
 Words = Annotated[
@@ -20,6 +19,8 @@ Keys = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", show
 
 def sinks_of(mine: Mapping[str, Any], file: Path | None, default: str = "auto") -> list[str]:
     """Where events go: as the command says, else as its file does, else to the default."""
+    from amity.config import read_toml, split_list
+
     if "sinks" in mine:
         return split_list(mine["sinks"])
     given = read_toml(file).get("sinks", default) if file else default

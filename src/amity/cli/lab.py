@@ -10,22 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from amity.cli.common import Keys, Where, Words, sinks_of
-from amity.config import (
-    Config,
-    count,
-    load,
-    only,
-    out_path,
-    scalar,
-    seeds_of,
-    split_list,
-    split_words,
-)
 from amity.console import complain, err_console, say, status
 from amity.errors import ConfigError
 from amity.files import write_atomically
 
 if TYPE_CHECKING:
+    from amity.config import Config
     from amity.lab.cells import Cell
     from amity.lab.compare import Before
     from amity.lab.comparison import Comparison
@@ -34,6 +24,7 @@ if TYPE_CHECKING:
 
 def run(words: Words = None) -> None:
     """Run one experiment. Own keys: out=DIR sinks=A,B:option=value."""
+    from amity.config import load, out_path, split_words
     from amity.lab.run import new_dir
     from amity.lab.run import run as run_config
     from amity.lab.store import RunDir
@@ -53,6 +44,7 @@ def run(words: Words = None) -> None:
 def resume(path: Where, words: Keys = None) -> None:
     """Go on with a run that was interrupted: the end is bit-identical to an uninterrupted one. Own
     key: sinks=A,B."""
+    from amity.config import only
     from amity.lab.result import Result
     from amity.lab.run import resume as resume_run
     from amity.lab.store import read_config
@@ -68,6 +60,7 @@ def resume(path: Where, words: Keys = None) -> None:
 def compare(words: Words = None) -> None:
     """Compare strategies, paired by seed. Own keys: strategies=A,B:preset,C:k=5 seeds=0,1,2 out=DIR
     jobs=N sinks=A,B."""
+    from amity.config import count, load, out_path, seeds_of, split_list, split_words
     from amity.lab.compare import DEFAULT_STRATEGIES
     from amity.lab.compare import compare as compare_strategies
     from amity.show.terminal import show_table
@@ -100,6 +93,7 @@ def sweep(words: Words = None) -> None:
     NAME alone. Every strategy gets the same number of tries: budget=N, or as many as the smallest
     grid has.
     """
+    from amity.config import count, load, out_path, seeds_of, split_list, split_words
     from amity.lab.sweep import sweep as sweep_grid
     from amity.show.terminal import show_table
 
@@ -127,6 +121,7 @@ def sweep(words: Words = None) -> None:
 
 def _grid(names: Sequence[str], values: Mapping[str, Any]) -> Grid:
     """Keys with several values, and those of one strategy alone."""
+    from amity.config import scalar, split_list
     from amity.lab.compare import strategy_name
 
     several = {k: v for k, v in values.items() if isinstance(v, str) and "," in v and k != "stages"}
@@ -167,6 +162,7 @@ def report(path: Where) -> None:
 def export(path: Where, words: Keys = None) -> None:
     """Take models out of a run: safetensors + config. Own keys: peer=NAME (default: all)
     out=DIR."""
+    from amity.config import only, out_path
     from amity.lab.export import export as export_models
 
     mine = only(words or [], "peer", "out")
@@ -184,6 +180,7 @@ def predict(
     words: Keys = None,
 ) -> None:
     """Classify new examples with an exported model, as CSV. Own key: out=FILE."""
+    from amity.config import only, out_path
     from amity.lab.export import predict as classify
 
     mine = only(words or [], "out")

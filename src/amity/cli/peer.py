@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from amity.cli.common import Keys, Words, sinks_of
-from amity.config import load, only, out_path, parse, split_list, split_words, typed
 from amity.console import complain, err_console, out_console, say, status
 from amity.errors import ConfigError
 from amity.files import write_atomically
@@ -70,6 +69,8 @@ def init(folder: Folder, words: Keys = None) -> None:
     host= is where others reach it (an address or a name; several with commas). port=0: behind NAT,
     by way of a relay.
     """
+    from amity.config import only
+
     with needs_peers():
         from amity.net.trust.certs import make_key
         from amity.net.trust.identity import fingerprint_of, load_key, public_of
@@ -109,6 +110,8 @@ def init(folder: Folder, words: Keys = None) -> None:
 def request(folder: Folder, words: Keys = None) -> None:
     """A new certificate request for the old key: to renew, or after a move. Own key: host=
     (default: as before)."""
+    from amity.config import only
+
     with needs_peers():
         from amity.net.setup import read_setup
         from amity.net.trust.certs import make_request
@@ -173,10 +176,12 @@ def _finding(finding: Any) -> None:
 def run(folder: Folder, words: Keys = None) -> None:
     """Run the peer of a folder, to its last round; started again, it goes on. Own key: sinks=A,B;
     further words are config keys and net.*."""
+    from amity.config import parse, split_list
+    from amity.round.build import load_data
+
     with needs_peers():
         from amity.net.ops.serve import serve
         from amity.net.setup import read_setup
-    from amity.round.build import load_data
 
     values = parse(words or [])
     given = values.pop("sinks", None)
@@ -212,17 +217,18 @@ def swarm(
     Keys are those of `amity run`, and net.*: `amity swarm --peers 8 rounds=5 net.transfer=bf16
     out=runs/s`.
     """
-    with needs_peers():
-        from amity.net.ops.collect import merge
-        from amity.net.ops.swarm import Swarm
-        from amity.net.options import Net
-        from amity.net.setup import split_net
+    from amity.config import load, out_path, split_words, typed
     from amity.lab.reports import write_report
     from amity.lab.result import Result
     from amity.lab.run import new_dir
     from amity.show.terminal import show_run
     from amity.sinks.stream import Stream
 
+    with needs_peers():
+        from amity.net.ops.collect import merge
+        from amity.net.ops.swarm import Swarm
+        from amity.net.options import Net
+        from amity.net.setup import split_net
     file, given, mine = split_words(words or [], "out", "sinks")
     values, net = split_net(given)
     out = out_path(mine) if "out" in mine else new_dir("swarm")

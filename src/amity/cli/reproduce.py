@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from amity.cli.common import Words, sinks_of
-from amity.config import count, out_path, seeds_of, split_list, split_words
 from amity.console import blank_table, complain, out_console, say, status
 from amity.errors import ConfigError, Failure, unknown
 from amity.processes import cores
@@ -46,6 +45,7 @@ def reproduce(
     cluster). Finished cells are kept: the same command goes on where it was, and tables share
     cells. engine=ray spreads them over a cluster. --done shows what is finished so far.
     """
+    from amity.config import count, out_path, seeds_of, split_list, split_words
     from amity.reproduce.catalogue import EXPERIMENTS, PRESETS
     from amity.reproduce.run import ROOT, prepare
 

@@ -114,9 +114,10 @@ def _show_entry(entry: Entry[Any]) -> None:
 
 def _options(cls: type, values: Mapping[str, Any]) -> str:
     """All options with their defaults (those of the entry, where it has its own) and choices."""
-    fields = [f for f in dataclasses.fields(cls) if f.init]
+    fields, hints = [f for f in dataclasses.fields(cls) if f.init], get_type_hints(cls)
     return "  ".join(
-        f"{f.name}={_shown(values.get(f.name, f.default))}{_choices(cls, f.name)}" for f in fields
+        f"{f.name}={_shown(values.get(f.name, f.default))}{_choices(hints.get(f.name))}"
+        for f in fields
     )
 
 
@@ -124,9 +125,8 @@ def _shown(value: Any) -> str:
     return "(required)" if value is dataclasses.MISSING else str(value) or '""'
 
 
-def _choices(cls: type, name: str) -> str:
+def _choices(hint: Any) -> str:
     """The values of a Literal option."""
-    hint = get_type_hints(cls).get(name)
     nested = [hint, *get_args(hint)]
     values = [str(value) for part in nested for value in get_args(part) if isinstance(value, str)]
     return f" ({'|'.join(values)})" if values else ""
