@@ -26,6 +26,7 @@ import torch
 from amity.core import START, Decision, PeerId, drive, taken_from
 from amity.data import Dataset
 from amity.errors import AmityError, ConfigError, IdentityError, RunDirError
+from amity.events import CellId, Event, Tell, Teller, nobody
 from amity.net.accounts import Accounts, disclosed_facts
 from amity.net.audit import Audit
 from amity.net.board import Board, Notice
@@ -39,7 +40,7 @@ from amity.net.trust.identity import Identity, expires
 from amity.net.trust.roster import Roster
 from amity.net.wire import Refused, Schema, Stamp, digest_of
 from amity.peer.privacy import uncovered
-from amity.records import PeerRecord, Report, RoundRecord, Scores
+from amity.records import Report, RoundRecord, Scores
 from amity.round.build import load_data, make_learner, make_shard, settled
 from amity.round.cards import Sketches
 from amity.round.clock import Clock
@@ -50,7 +51,6 @@ from amity.round.spending import Budget
 from amity.store import RunDir
 from amity.topology import Network
 
-OnRound = Callable[[Report], None]
 Connect = Callable[[Identity, Roster, Handlers], Link]
 LOOK = 1.0
 """Seconds between looks for lost cards, and for a new roster or certificate."""
@@ -69,6 +69,7 @@ class Node:
         connect: Connect | None = None,
         dataset: Dataset | None = None,
         listen_in: Callable[[Audit], object] | None = None,
+        tell: Tell = nobody,
     ) -> None:
         torch.set_num_threads(1)
         self._listen_in = listen_in
@@ -109,6 +110,15 @@ class Node:
         self._warned = float("-inf")
         self.schema = self._schema_of(dataset)
         self._graph = self._network(self.roster)
+        self._listeners = [tell]
+        cell = CellId(label=self.me, seed=self.config.seed, path=str(setup.state))
+        self.teller = Teller(
+            cell, self._told, config=self.config.to_dict(), rounds=self.config.rounds
+        )
+
+    def _told(self, event: Event) -> None:
+        for listener in self._listeners:
+            listener(event)
 
     def _schema_of(self, dataset: Dataset) -> Schema:
         world, layout = self.shard.world, self.shard.world.learner.layout
@@ -138,15 +148,17 @@ class Node:
 
     # -- a life ------------------------------------------------------------------------------------
 
-    def run(self, on_round: OnRound | None = None) -> None:
+    def run(self) -> None:
         """All rounds that are left."""
         # of this thread: it may be another than the one that made the node
         torch.set_num_threads(1)
         directory = RunDir.create(self.setup.state, self.config)
-        with directory:
+        with self.teller, directory:
             if directory.recover(self) >= self.config.rounds:
+                self.teller.started(self.config.rounds)
                 return  # all is done, and those who needed it have gone
             self._open()
+            self.teller.started(self.next_round)
             try:
                 self._go_online()
                 self._gather()
@@ -156,8 +168,7 @@ class Node:
                     directory.append(report)
                     directory.checkpoint(self)
                     self.audit.flush()
-                    if on_round:
-                        on_round(report)
+                    self.teller.round(report)
                 self._linger()
             except Exception as error:
                 self.audit("error", why=type(error).__name__, message=str(error)[:500])
@@ -167,7 +178,8 @@ class Node:
 
     def _open(self) -> None:
         state = self.setup.state
-        self.audit = Audit(state / "audit.jsonl", self.me)
+        self.audit = Audit(state / "audit.jsonl", self.me, self.teller.happened)
+        self._listeners.append(self.audit.meters.take)
         self.accounts = Accounts(state / "disclosed.jsonl")
         if self._listen_in is not None:
             self._listen_in(self.audit)
@@ -439,7 +451,7 @@ class Node:
     def _round(self) -> Report:
         t, clock = self.next_round, Clock()
         near = self._near(t)
-        self.audit.meters.round.set(t)
+        self.teller.progress(t, 0.0)
         moment, trained = self._train(t, len(near))
         clock.lap("train")
         present = self._await(t, near)
@@ -642,20 +654,10 @@ class Node:
             excluded=record.excluded,
         )
         clock.lap("evaluate")
-        self._meter(record, clock)
         rows = {self.me: decision.row}
         return Report(
             round=t, peers={self.me: record}, rows=rows, network=network, seconds=clock.laps
         )
-
-    def _meter(self, record: PeerRecord, clock: Clock) -> None:
-        meters = self.audit.meters
-        if record.accuracy is not None:
-            meters.accuracy.set(record.accuracy)
-        if record.epsilon is not None:
-            meters.epsilon.set(record.epsilon)
-        for phase, seconds in clock.laps.items():
-            meters.seconds.labels(phase).set(seconds)
 
     def _linger(self) -> None:
         """All rounds are done: say so, and stay until the others have what they need."""
