@@ -315,7 +315,7 @@ def test_two_halves_that_are_cut_apart_go_on_and_find_each_other_again(
         )
         chaos.allow(None)
         result = chaos.finish()
-        rows = {(r["peer"], r["round"]): r["row"] for r in result.edges}
+        rows = {(r.peer, r.round): r.row for r in result.edges}
     across = {
         t for (peer, t), row in rows.items() for j in row if j in half and half[j] != half[peer]
     }

@@ -17,7 +17,7 @@ import torch
 
 from amity.errors import NetworkError
 from amity.lab.run import run
-from amity.lab.store import commits, read_lines
+from amity.lab.store import commits, read_lines, read_records
 from amity.net.link.zenoh import AskFailed, Handlers, Link
 from amity.net.moment import Moment, frozen
 from amity.net.node import Node
@@ -27,6 +27,7 @@ from amity.net.setup import read_setup
 from amity.net.trust.identity import Identity
 from amity.net.trust.roster import Roster
 from amity.net.wire import encode_sketch
+from amity.records import EdgeRecord
 from tests.conftest import tiny
 from tests.hub import Hub, Touch
 from tests.test_parity import CALM, models, rows
@@ -88,7 +89,7 @@ def test_on_a_network_in_memory_the_bits_are_the_simulators_too(tmp_path: Path) 
     for name in swarm.names:
         state = swarm.folder(name) / "state"
         assert all(torch.equal(tensor, ours[key]) for key, tensor in models(state).items())
-        mine = rows(read_lines(state / "edges.jsonl"))
+        mine = rows(read_records(state / "edges.jsonl", EdgeRecord))
         assert mine == {key: r for key, r in rows(simulated.edges).items() if key[1] == name}
 
 

@@ -31,11 +31,11 @@ from typing import Any
 import pytest
 import zenoh
 
-from amity.net import certs
 from amity.net.link.zenoh import LARGEST_MESSAGE, settings
 from amity.net.node import Node
 from amity.net.ops.swarm import NETWORK, Swarm
 from amity.net.options import Net
+from amity.net.trust import certs
 from amity.net.trust.identity import CERT, KEY, Identity, load_certificates, public_of
 from amity.net.trust.roster import Roster, split_address
 from amity.net.wire import DOMAIN, Stamp, frame, open_head, unframe
