@@ -350,7 +350,13 @@ def latencies(who: Who, seconds: float, pause: float = 0.05) -> list[float]:
 def _expected(me: str) -> Any:
     from amity.net.wire import Expected, Schema
 
-    return Expected(me, Schema(1, False, 0, 0, NOWHERE), ("answer",), VICTIM, any_schema=True)
+    return Expected(
+        me=me,
+        schema=Schema(size=1, masked=False, sketch=0, probe=0, digest=NOWHERE),
+        kinds=("answer",),
+        sender=VICTIM,
+        any_schema=True,
+    )
 
 
 def many_links(who: Who, count: int) -> int:

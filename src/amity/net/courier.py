@@ -132,7 +132,16 @@ class Courier:
         re: str | None = None,
         any: bool = False,
     ) -> Expected:
-        return Expected(self._me, self._schema, kinds, peer, round, re, self._net.max_age, any)
+        return Expected(
+            me=self._me,
+            schema=self._schema,
+            kinds=kinds,
+            sender=peer,
+            round=round,
+            re=re,
+            max_age=self._net.max_age,
+            any_schema=any,
+        )
 
     def _open(self, data: bytes, want: Expected) -> tuple[Manifest, bytes]:
         """A head that is believed is a sign of life; and nobody is past the last round."""

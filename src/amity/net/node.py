@@ -124,7 +124,14 @@ class Node:
             "seed": self.config.seed,
         }
         digest = digest_of({slot.name: slot.shape for slot in layout.slots}, common)
-        return Schema(layout.size, masked, card, probe, digest, self.net.max_norm)
+        return Schema(
+            size=layout.size,
+            masked=masked,
+            sketch=card,
+            probe=probe,
+            digest=digest,
+            max_norm=self.net.max_norm,
+        )
 
     def _network(self, roster: Roster) -> Network:
         """Who neighbours whom, among the members of a roster."""

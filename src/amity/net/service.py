@@ -205,7 +205,12 @@ class Service:
             raise Absent("starting")
         greeting = request.method == "hello"
         want = Expected(
-            self._me, self._schema, ("ask",), request.asker, max_age=ASK_AGE, any_schema=greeting
+            me=self._me,
+            schema=self._schema,
+            kinds=("ask",),
+            sender=request.asker,
+            max_age=ASK_AGE,
+            any_schema=greeting,
         )
         manifest, _ = open_head(request.payload, roster, want)
         if manifest.to != self._me or manifest.data.get("method") != request.method:
