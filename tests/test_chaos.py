@@ -20,11 +20,13 @@ import pytest
 from amity.files import write_atomically
 from amity.lab.run import Result, run
 from amity.lab.store import read_lines
-from amity.net.node import Node
+from amity.net.moment import Phase
+from amity.net.online import Online
 from amity.net.ops.collect import merge
 from amity.net.ops.swarm import Swarm
 from amity.net.ops.watch import last_line
 from amity.net.options import Net
+from amity.net.rounds import Rounds
 from amity.net.setup import read_setup
 from amity.net.trust.identity import Identity, expires
 from amity.net.trust.roster import Member
@@ -131,12 +133,11 @@ def _seen(out: Path, name: str) -> Path:
     return out / f"{name}.seen"
 
 
-def _note(node: Node, out: Path) -> None:
+def _note(online: Online, out: Path) -> None:
     """Write down whom a peer has a link to."""
-    names, path = (
-        " ".join(j for j in node.roster.names if node.board.alive(j, grace=0)),
-        _seen(out, node.me),
-    )
+    members = online.membership.roster().names
+    names = " ".join(j for j in members if online.board.alive(j, grace=0))
+    path = _seen(out, online.workshop.me)
     if not path.exists() or path.read_text() != names:
         write_atomically(path, names.encode())
 
@@ -150,17 +151,18 @@ def paced(
     def slow(name: str) -> None:
         if enter is not None:
             enter(name)
-        train = Node._train
+        train = Rounds._train
 
-        def later(self: Node, t: int, degree: int) -> Any:
-            self.stop.wait(seconds)
+        def later(self: Rounds, t: int, near: tuple[str, ...], phase: Phase) -> Any:
+            online = self._online
+            online.stop.wait(seconds)
             while gates is not None:
-                _note(self, gates)
-                if t <= _allowed(gates, name) or self.stop.wait(0.05):
+                _note(online, gates)
+                if t <= _allowed(gates, name) or online.stop.wait(0.05):
                     break
-            return train(self, t, degree)
+            return train(self, t, near, phase)
 
-        Node._train = later  # type: ignore[method-assign]
+        Rounds._train = later  # type: ignore[method-assign]
 
     return slow
 

@@ -18,13 +18,13 @@ import torch
 from amity.errors import NetworkError
 from amity.lab.run import run
 from amity.lab.store import commits, read_lines, read_records
-from amity.net.link.zenoh import AskFailed, Handlers, Link
+from amity.net.link.base import AskFailed, Link, Transport
 from amity.net.moment import Moment, frozen
 from amity.net.node import Node
+from amity.net.online import Online
 from amity.net.ops.swarm import Swarm
 from amity.net.options import Net
 from amity.net.setup import read_setup
-from amity.net.trust.identity import Identity
 from amity.net.trust.roster import Roster
 from amity.net.wire import encode_sketch
 from amity.records import EdgeRecord
@@ -41,7 +41,7 @@ def play(out: Path, touch: Touch, net: Net = QUICK, **layers: Any) -> Swarm:
     base["engine"] = {"workers": 1, "vectorise": "off", "group": 1}
     swarm, hub, errors = Swarm(out, tiny(**base | layers), net), Hub(touch), list[BaseException]()
     swarm.lay_out()
-    nodes = [Node(read_setup(swarm.folder(name)), connect=hub.connect) for name in swarm.names]
+    nodes = [Node(read_setup(swarm.folder(name)), transport=hub) for name in swarm.names]
 
     def live(node: Node) -> None:
         try:
@@ -184,7 +184,7 @@ def test_members_with_another_model_are_refused_by_their_schema(tmp_path: Path) 
     swarm.lay_out()
     path = swarm.folder("peer-01") / "peer.toml"
     path.write_text(path.read_text().replace("hidden = 12", "hidden = 13"))
-    nodes = [Node(read_setup(swarm.folder(name)), connect=hub.connect) for name in swarm.names]
+    nodes = [Node(read_setup(swarm.folder(name)), transport=hub) for name in swarm.names]
     threads = [threading.Thread(target=node.run) for node in nodes]
     for thread in threads:
         thread.start()
@@ -211,25 +211,18 @@ def test_a_start_model_is_for_those_who_were_asked_to_host_it(tmp_path: Path) ->
     hub = Hub()
     swarm = Swarm(tmp_path / "net", tiny(peers=2, rounds=2), QUICK)
     swarm.lay_out()
-    mine, other = (
-        Node(read_setup(swarm.folder(name)), connect=hub.connect) for name in swarm.names
-    )
-    with mine.connected(), other.connected():
-        for node in (mine, other):
-            moment = Moment(
-                frozen(node.peer, node.shard.world, 0), threading.Lock(), node.stamp, "fp32", None
-            )
-            node.service.phase = "ready"
-            node.service.offer(moment)
-        assert torch.equal(
-            mine.courier.model("peer-01", "share", 0)[0].theta, other.peer.share.theta
-        )
+    mine, other = (Node(read_setup(swarm.folder(name)), transport=hub) for name in swarm.names)
+    peer = other.workshop.peer
+    with mine.connected() as asking, other.connected() as asked:
+        for online in (asking, asked):
+            offer(online)
+        assert torch.equal(asking.courier.model("peer-01", "share", 0)[0].theta, peer.share.theta)
         with pytest.raises(AskFailed, match="not invited"):
-            mine.courier.model("peer-01", "start", 0)
-        other.service.invited.add((0, "peer-00"))
-        assert torch.equal(mine.courier.model("peer-01", "start", 0)[0].theta, other.peer.start)
+            asking.courier.model("peer-01", "start", 0)
+        asked.answers.invite("peer-00", 0)
+        assert torch.equal(asking.courier.model("peer-01", "start", 0)[0].theta, peer.start)
         with pytest.raises(AskFailed, match="not here"):
-            mine.courier.model("peer-01", "share", 7)
+            asking.courier.model("peer-01", "share", 7)
 
 
 def two(tmp_path: Path) -> tuple[Swarm, Node, Node, Hub]:
@@ -239,40 +232,37 @@ def two(tmp_path: Path) -> tuple[Swarm, Node, Node, Hub]:
         tmp_path / "net", tiny(peers=2, rounds=50, strategy={"name": "gossip", "k": 1}), QUICK
     )
     swarm.lay_out()
-    mine, other = (
-        Node(read_setup(swarm.folder(name)), connect=hub.connect) for name in swarm.names
-    )
+    mine, other = (Node(read_setup(swarm.folder(name)), transport=hub) for name in swarm.names)
     return swarm, mine, other, hub
 
 
-def offer(node: Node, round: int = 0) -> Moment:
-    moment = Moment(
-        frozen(node.peer, node.shard.world, round), threading.Lock(), node.stamp, "fp32", None
-    )
-    node.service.phase = "ready"
-    node.service.offer(moment)
+def offer(online: Online, round: int = 0) -> Moment:
+    peer, world = online.workshop.peer, online.workshop.shard.world
+    moment = online.moment(frozen(peer, world, round), None, 1, "ready")
+    online.answers.offer(moment)
     return moment
 
 
 def test_no_model_leaves_without_a_line_whichever_way_it_is_asked_for(tmp_path: Path) -> None:
     _, mine, other, _ = two(tmp_path)
-    with mine.connected(), other.connected():
-        offer(other)
-        told = other.setup.state / "disclosed.jsonl"
+    with mine.connected() as asking, other.connected() as asked:
+        offer(asked)
+        told = asked.setup.state / "disclosed.jsonl"
         want = {"method": "body", "kind": "share", "offset": 0}
-        payload = mine.stamp.seal("ask", 0, to="peer-01", data=want)
-        assert list(mine.courier.link().ask("peer-01", "body", payload, 5, 10**6, lambda: True))
+        payload = asking.stamp.seal("ask", 0, to="peer-01", data=want)
+        ask = partial(asking.line.link().ask, timeout=5, limit=10**6, alive=lambda: True)
+        assert list(ask("peer-01", "body", payload))
         assert [(r["kind"], r["round"]) for r in read_lines(told)] == [("share", 0)], (
             "the body alone, without its head"
         )
         for method in ("head", "body"):
-            payload = mine.stamp.seal(
+            payload = asking.stamp.seal(
                 "ask", -1, to="peer-01", data={"method": method, "kind": "share"}
             )
             with pytest.raises(AskFailed, match="malformed"):
-                list(mine.courier.link().ask("peer-01", method, payload, 5, 10**6, lambda: True))
+                list(ask("peer-01", method, payload))
         for _ in range(3):
-            mine.courier.losses("peer-01", 0)
+            asking.courier.losses("peer-01", 0)
         assert [r["kind"] for r in read_lines(told)] == ["share", "losses"], (
             "the same numbers again are no new disclosure"
         )
@@ -280,78 +270,85 @@ def test_no_model_leaves_without_a_line_whichever_way_it_is_asked_for(tmp_path: 
 
 def test_greetings_are_answered_while_others_wait_for_the_learner(tmp_path: Path) -> None:
     _, mine, other, _ = two(tmp_path)
-    with mine.connected(), other.connected():
-        moment = offer(other)
-        with moment._computing, ThreadPoolExecutor(12) as pool:
-            waiting = [pool.submit(mine.courier.losses, "peer-01", 0) for _ in range(12)]
-            assert mine.courier.hello("peer-01", 5).sender == "peer-01"
+    with mine.connected() as asking, other.connected() as asked:
+        moment = offer(asked)
+        with moment.computing, ThreadPoolExecutor(12) as pool:
+            waiting = [pool.submit(asking.courier.losses, "peer-01", 0) for _ in range(12)]
+            assert asking.courier.hello("peer-01", 5).sender == "peer-01"
             assert not any(future.done() for future in waiting)
-            moment._computing.release()
+            moment.computing.release()
             assert len({future.result() for future in waiting}) == 1
-            moment._computing.acquire()
+            moment.computing.acquire()
 
 
 def test_who_comes_and_goes_a_thousand_times_makes_no_more_work_than_others(tmp_path: Path) -> None:
     _, mine, _, _ = two(tmp_path)
-    with mine.connected():
+    with mine.connected() as online:
         for _ in range(1000):
-            mine._on_live("peer-01", True)
-            mine._on_live("peer-01", False)
-        assert mine._looking._work_queue.qsize() <= 1
-        lines = read_lines(mine.setup.state / "audit.jsonl")
+            online.waiting.on_live("peer-01", True)
+            online.waiting.on_live("peer-01", False)
+        assert online._errands._pool._work_queue.qsize() <= 1
+        lines = read_lines(online.setup.state / "audit.jsonl")
         assert len([e for e in lines if e["event"] in ("joined", "left")]) < 10
 
 
 def test_a_link_that_could_not_be_opened_anew_is_tried_again_and_the_card_is_shown_again(
     tmp_path: Path,
 ) -> None:
-    swarm, mine, other, hub = two(tmp_path)
+    swarm, mine, _, hub = two(tmp_path)
     fails = [2]
 
-    def connect(identity: Identity, roster: Roster, handlers: Handlers) -> Link:
-        if fails[0] and (tmp_path / "again").exists():
-            fails[0] -= 1
-            raise NetworkError("the port is taken")
-        return hub.connect(identity, roster, handlers)
+    class Moody(Transport):
+        def open(self, **more: Any) -> Link:
+            if fails[0] and (tmp_path / "again").exists():
+                fails[0] -= 1
+                raise NetworkError("the port is taken")
+            return hub.open(**more)
 
-    other._connect = connect
-    with mine.connected(), other.connected():
-        moment = offer(other, 3)
-        other._announce = partial(moment.announcement, 1, "ready")
+    other = Node(read_setup(swarm.folder("peer-01")), transport=Moody())
+    with mine.connected() as watching, other.connected() as online:
+        moment = offer(online, 3)
+        online.line.show(moment.announcement(), again=moment.announcement)
+        first = shown(watching)
+        assert first
         (tmp_path / "again").touch()
         swarm.write_roster(Roster.of(swarm.roster.network, swarm.roster.members.values()))
         os.utime(swarm.out / "roster.toml", (1, 1))
         until = time.monotonic() + 20
-        while (fails[0] or other._link is None) and time.monotonic() < until:
+        while (fails[0] or not online.line.is_open) and time.monotonic() < until:
             time.sleep(0.05)
-        assert other._link is not None
+        assert online.line.is_open
         assert fails[0] == 0
-        assert log_of(other)["error"] == 1, "said once, tried twice"
-        while mine.board.newest("peer-01") != 3 and time.monotonic() < until:
+        assert log_of(online)["error"] == 1, "said once, tried twice"
+        while shown(watching) == first and time.monotonic() < until:
             time.sleep(0.05)
-        assert mine.board.newest("peer-01") == 3
+        assert shown(watching) not in ("", first), "signed anew"
 
 
-def log_of(node: Node) -> Counter[str]:
-    return Counter(str(e["event"]) for e in read_lines(node.setup.state / "audit.jsonl"))
+def shown(online: Online) -> str:
+    """The number of the card of round 3 that peer-01 showed last."""
+    notice = online.board.notice("peer-01", 3)
+    return notice.manifest.nonce if notice else ""
+
+
+def log_of(online: Online) -> Counter[str]:
+    return Counter(str(e["event"]) for e in read_lines(online.setup.state / "audit.jsonl"))
 
 
 def test_one_liar_alone_does_not_end_a_newcomers_run(tmp_path: Path) -> None:
     hub = Hub()
     swarm = Swarm(tmp_path / "net", tiny(peers=4, rounds=50), Net(gather=1, deadline=1, patience=1))
     swarm.lay_out()
-    victim, liar = (
-        Node(read_setup(swarm.folder(name)), connect=hub.connect) for name in swarm.names[:2]
-    )
-    with victim.connected(), liar.connected():
+    victim, liar = (Node(read_setup(swarm.folder(name)), transport=hub) for name in swarm.names[:2])
+    with victim.connected() as online, liar.connected() as lying:
         for round, phase in ((2**31 - 1, "ready"), (51, "done"), (50, "ready"), (49, "ready")):
             data = {"examples": 1, "degree": 3, "phase": phase}
-            body = encode_sketch(torch.zeros(victim.schema.sketch)) if phase == "ready" else b""
-            liar._current_link().publish(liar.stamp.seal("card", round, body, data=data) + body)
-        assert victim.board.newest("peer-01") == 49, "nobody is past the last round"
-        victim._gather()
-        victim._catch_up()
-        assert victim.next_round == 0
+            numbers = torch.zeros(victim.workshop.schema.sketch)
+            body = encode_sketch(numbers) if phase == "ready" else b""
+            lying.line.link().publish(lying.stamp.seal("card", round, body, data=data) + body)
+        assert online.board.newest("peer-01") == 49, "nobody is past the last round"
+        online.waiting.gather(0)
+        assert online.waiting.catch_up(0) == (0, "ready")
 
 
 @pytest.mark.parametrize("method", ["head", "ditto"])
@@ -378,7 +375,7 @@ def test_no_message_has_a_byte_of_what_must_stay(tmp_path: Path, method: str) ->
             if commit.tensors
         ]
         assert len(states) == 2  # after the second round and after the last
-        layout = Node(read_setup(swarm.folder(name))).shard.world.learner.layout
+        layout = Node(read_setup(swarm.folder(name))).workshop.shard.world.learner.layout
         for state in states:
             personal = state["start"][layout.head] if method == "head" else state["state.personal"]
             for at in range(0, len(personal) - 1, 7):

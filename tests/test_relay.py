@@ -20,7 +20,7 @@ import tomli_w
 import torch
 
 from amity.lab.run import Result, run
-from amity.net.link.zenoh import settings
+from amity.net.link.zenoh_settings import settings
 from amity.net.ops.swarm import Swarm, free_ports
 from amity.net.options import Net
 from amity.net.trust.certs import ca_init, ca_sign, make_key

@@ -30,7 +30,7 @@ from amity.data import Dataset
 from amity.errors import AmityError, ConfigError, Failure, IdentityError
 from amity.files import write_atomically
 from amity.lab.store import RunDir
-from amity.net.link.zenoh import SESSIONS
+from amity.net.link import transport_of
 from amity.net.ops.serve import serve
 from amity.net.options import Net
 from amity.net.setup import for_network, read_setup
@@ -66,6 +66,7 @@ class Swarm:
                 " run`"
             )
         needs_opacus(self.config.privacy.instance)
+        self.transport = transport_of(self.net.link)
         self.names = peer_names(self.config.peers)
         self.processes: dict[PeerId, Any] = {}
         self.dataset: Dataset = load_data(self.config)
@@ -148,7 +149,7 @@ class Swarm:
 
     def start(self, names: Sequence[PeerId] | None = None) -> None:
         """Fork one process a peer; each opens its own folder, as `amity peer run` would."""
-        if os.getpid() in SESSIONS:
+        if not self.transport.may_fork:
             raise Failure(
                 "this process has opened a network itself and cannot fork peers; start the swarm in"
                 " one of its own"
