@@ -129,8 +129,8 @@ class Calls:
                 bulk=True,
             ):
                 self._board.heard(peer)
-                self._tally.received(BOOKED[manifest.kind], len(part))
                 if offset == len(body):
                     body += part
+                    self._tally.received(BOOKED[manifest.kind], len(part))
                 elif offset > len(body):
                     raise AskFailed("a part is missing")

@@ -4,8 +4,8 @@ in which nothing is lost, what all have sent is what all have received, to the b
 * **Bodies as they travel.** A model or a sketch is as many bytes as its body, in the format that
   `net.transfer` says. Heads are not booked (the meter `amity_bytes` counts everything).
 * **Part by part.** The sender books a part of a body when it hands it to the network, the receiver
-  when it arrives. So a part that is lost stands in one book only, and one that is sent again after
-  an interruption is booked again.
+  when it takes it in. So after an interruption, when the rest is sent again, the sender has booked
+  more: what was lost on the way, or came out of order.
 * **A card once for each neighbour**, as in the simulator: by its sender when it is published, for
   every neighbour that is there; by a neighbour when it first believes it. A card that is shown or
   asked for again is not booked again. One that is too large to be published is a body like others.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 
 from amity.data import Dataset
@@ -21,8 +22,9 @@ from amity.net.trust.roster import Roster
 from amity.records import Report
 
 
-class Stopped(SystemExit):
-    """The operator asked this process to end; what was done is kept."""
+class Stopped(BaseException):
+    """The operator asked this process to end; what was done is kept. No SystemExit: that would be
+    blamed on the strategy whose turn it is."""
 
 
 def serve(
@@ -44,11 +46,12 @@ def serve(
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         node.stop.set()
-        raise Stopped(0)
+        raise Stopped
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, stop)
-    node.run()
+    with suppress(Stopped):
+        node.run()
 
 
 def serve_relay(setup: Setup) -> None:
