@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 
 from amity.files import write_atomically
 from amity.lab.run import Result, run
@@ -375,6 +377,66 @@ def test_an_error_in_one_peer_stays_in_that_peer(tmp_path: Path) -> None:
     for name in ("peer-00", "peer-01", "peer-03"):
         assert chaos.rounds_of(name) == list(range(5))
     assert chaos.rounds_of("peer-02") == [0, 1]
+
+
+LEAVING = """
+import sys
+from dataclasses import dataclass
+from amity.methods.finetune import Finetune
+from amity.strategies.gossip import Gossip
+
+@dataclass(frozen=True)
+class Leaves(Gossip):
+    def decide(self, view, row):
+        if view.round == 1:
+            sys.exit(3)
+        return (yield from super().decide(view, row))
+
+@dataclass(frozen=True)
+class Quits(Finetune):
+    def train(self, state, theta, ctx):
+        if ctx.round == 1:
+            sys.exit(3)
+        return (yield from super().train(state, theta, ctx))
+"""
+
+
+def test_a_peer_that_ends_itself_has_failed_and_one_that_was_told_to_end_has_not(
+    tmp_path: Path,
+) -> None:
+    own, out = tmp_path / "own.py", tmp_path / "swarm"
+    own.write_text(LEAVING)
+    settings = config(3, peers=6, strategy={"name": "gossip", "k": 5})
+
+    def enter(name: str) -> None:
+        if name in ("peer-03", "peer-04"):
+            raise SystemExit({"peer-03": 4, "peer-04": "no place"}[name])
+        paced(gates=out)(name)
+
+    swarm = Swarm(out, settings, Net(gather=4, deadline=12, patience=8), enter=enter)
+    swarm.lay_out()
+    for name, section, entry in (("peer-01", "strategy", "Leaves"), ("peer-02", "method", "Quits")):
+        path = swarm.folder(name) / "peer.toml"
+        told = tomllib.loads(path.read_text())
+        told["run"][section]["name"] = f"{own}:{entry}"
+        path.write_text(tomli_w.dumps(told))
+    chaos = Drill(swarm)
+    chaos.allow(0, "peer-05")
+    try:
+        swarm.start()
+        chaos.until(lambda: chaos.at(0, "peer-05"))
+        swarm.kill("peer-05", signal.SIGTERM)
+        swarm.wait(240)
+    finally:
+        swarm.stop()
+    codes = {name: process.exitcode for name, process in swarm.processes.items()}
+    assert codes == dict(zip(swarm.names, (0, 1, 3, 4, 1, 0), strict=True))
+    assert list(swarm.failed) == ["peer-01", "peer-02", "peer-03", "peer-04"]
+    assert "strategy Leaves, peer-01, round 1: SystemExit: 3" in swarm.failed["peer-01"]
+    assert "peer-02 ended itself before its last round (SystemExit(3))" in swarm.failed["peer-02"]
+    assert "peer-03 ended itself before its last round (SystemExit(4))" in swarm.failed["peer-03"]
+    assert "no place" in swarm.failed["peer-04"]
+    assert chaos.rounds_of("peer-00") == [0, 1, 2]
 
 
 def test_a_full_disk_stops_only_its_own_peer_which_goes_on_when_there_is_room(

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from amity.errors import NetworkError
+from amity.errors import ConfigError, NetworkError, StrategyError
 from amity.lab.run import run
 from amity.lab.store import commits, read_lines, read_records
 from amity.net.link.base import AskFailed, Link, Transport
@@ -29,7 +30,7 @@ from amity.net.trust.roster import Roster
 from amity.net.wire import encode_sketch
 from amity.records import EdgeRecord
 from tests.conftest import tiny
-from tests.hub import Hub, Touch
+from tests.hub import Hub, Memory, Touch
 from tests.test_parity import CALM, models, rows
 
 QUICK = Net(gather=20, deadline=10, patience=10)
@@ -39,24 +40,31 @@ def play(out: Path, touch: Touch, net: Net = QUICK, **layers: Any) -> Swarm:
     """Three peers in threads, with somebody's hand on the wire."""
     base: dict[str, Any] = {"peers": 3, "rounds": 3, "strategy": {"name": "gossip", "k": 2}}
     base["engine"] = {"workers": 1, "vectorise": "off", "group": 1}
-    swarm, hub, errors = Swarm(out, tiny(**base | layers), net), Hub(touch), list[BaseException]()
+    swarm = Swarm(out, tiny(**base | layers), net)
     swarm.lay_out()
-    nodes = [Node(read_setup(swarm.folder(name)), transport=hub) for name in swarm.names]
+    assert set(lives(swarm, Hub(touch)).values()) == {None}
+    return swarm
 
-    def live(node: Node) -> None:
+
+def lives(swarm: Swarm, transport: Transport | None = None) -> dict[str, BaseException | None]:
+    """All peers of a swarm in threads of this process, to their end: what each of them raised."""
+    nodes = {n: Node(read_setup(swarm.folder(n)), transport=transport) for n in swarm.names}
+    ended: dict[str, BaseException | None] = {}
+
+    def live(name: str) -> None:
         try:
-            node.run()
+            nodes[name].run()
+            ended[name] = None
         except BaseException as error:
-            errors.append(error)
+            ended[name] = error
 
-    threads = [threading.Thread(target=live, args=(node,)) for node in nodes]
+    threads = [threading.Thread(target=live, args=(name,)) for name in nodes]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert errors == []
     assert not any(thread.is_alive() for thread in threads)
-    return swarm
+    return ended
 
 
 def log(swarm: Swarm, name: str, event: str) -> Counter[tuple[str, str]]:
@@ -194,6 +202,52 @@ def test_members_with_another_model_are_refused_by_their_schema(tmp_path: Path) 
     for name, other in (("peer-00", "peer-01"), ("peer-01", "peer-00")):
         assert row(swarm, name) == {name: 1.0}
         assert log(swarm, name, "refused")[other, "wrong schema"] >= 1
+
+
+TUPLES = """
+from dataclasses import dataclass
+from amity import Decision
+from amity.strategies.gossip import Gossip
+
+@dataclass(frozen=True)
+class Tuples(Gossip):
+    def decide(self, view, row):
+        decision = yield from super().decide(view, row)
+        return Decision(decision.row, {"n": (1, 2) if view.round == 3 else [1, 2]})
+"""
+
+
+def test_a_real_peer_refuses_a_notebook_that_is_not_plain_in_whichever_round(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "own.py").write_text(TUPLES)
+    config = tiny(peers=2, rounds=5, strategy={"name": f"{tmp_path / 'own.py'}:Tuples", "k": 1})
+    swarm, hub = Swarm(tmp_path / "net", config, QUICK), Hub()
+    swarm.lay_out()
+    errors = list(lives(swarm, hub).values())
+    for error in errors:
+        assert isinstance(error, StrategyError)
+        assert "round 3: TypeError: memory must be plain JSON data" in str(error)
+    for name in swarm.names:
+        state = swarm.folder(name) / "state"
+        assert [r["round"] for r in read_lines(state / "metrics.jsonl")] == [0, 1, 2]
+
+
+def test_another_transport_is_one_file_and_a_key(tmp_path: Path) -> None:
+    net = replace(QUICK, link="memory")
+    config = tiny(peers=2, rounds=2, strategy={"name": "gossip", "k": 1})
+    swarm = Swarm(tmp_path / "net", config, net)
+    swarm.lay_out()
+    assert 'link = "memory"' in (swarm.folder("peer-00") / "peer.toml").read_text()
+    assert set(lives(swarm).values()) == {None}
+    for name in swarm.names:
+        assert row(swarm, name) == {"peer-00": 0.5, "peer-01": 0.5}
+    assert Memory.hub.links == {}, "closed at the end"
+
+
+def test_a_link_that_nobody_knows_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"unknown link 'zenho'; did you mean 'zenoh'\?"):
+        Swarm(tmp_path / "net", tiny(peers=2), Net(link="zenho"))
 
 
 def test_a_guest_may_only_come_so_often(tmp_path: Path) -> None:

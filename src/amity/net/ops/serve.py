@@ -48,10 +48,13 @@ def serve(
         node.stop.set()
         raise Stopped
 
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, stop)
+    listens = threading.current_thread() is threading.main_thread()
     with suppress(Stopped):
+        if listens:
+            signal.signal(signal.SIGTERM, stop)
         node.run()
+        if listens:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it has ended, whatever is asked now
 
 
 def serve_relay(setup: Setup) -> None:

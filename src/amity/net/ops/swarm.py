@@ -179,8 +179,9 @@ class Swarm:
             code = 0
         except AmityError as error:
             sys.stderr.write(f"amity: {error}\n")
-        except SystemExit:
-            code = 0
+        except SystemExit as error:
+            code = _failure(error)
+            sys.stderr.write(f"amity: {name} ended itself before its last round ({error!r})\n")
         except BaseException:
             traceback.print_exc()
         finally:
@@ -233,6 +234,12 @@ class Swarm:
                 )
                 out[name] = lines[-1] if lines else f"exit code {process.exitcode}"
         return out
+
+
+def _failure(error: SystemExit) -> int:
+    """The exit code of code that ended its process: whatever it says, its peer has not done its
+    rounds."""
+    return error.code if isinstance(error.code, int) and 0 < error.code < 256 else 1
 
 
 def free_ports(count: int) -> list[int]:
