@@ -10,7 +10,7 @@ from amity.errors import AmityError
 from amity.net.link.base import AskFailed
 from amity.net.node import Node
 from amity.net.online import Online
-from amity.net.ops.check import Finding
+from amity.net.ops.reach import Finding
 from amity.net.setup import Setup
 from amity.net.wire import Refused
 
