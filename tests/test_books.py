@@ -14,7 +14,6 @@ import torch
 
 from amity.core import Share
 from amity.facts import REPLY_BYTES
-from amity.lab.store import read_records
 from amity.net.moment import INLINE
 from amity.net.node import Node
 from amity.net.ops.collect import merge, records_of
@@ -22,6 +21,7 @@ from amity.net.ops.swarm import Swarm
 from amity.net.setup import read_setup
 from amity.net.wire import Format, encode_share, encode_sketch
 from amity.records import PeerRecord
+from amity.store import read_records
 from tests.test_node import play, untouched
 from tests.test_parity import CALM, swarm_of
 

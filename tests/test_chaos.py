@@ -20,8 +20,8 @@ import pytest
 import tomli_w
 
 from amity.files import write_atomically
-from amity.lab.run import Result, run
-from amity.lab.store import read_lines
+from amity.lab.result import Result
+from amity.lab.run import run
 from amity.net.moment import Phase
 from amity.net.online import Online
 from amity.net.ops.collect import merge
@@ -32,6 +32,7 @@ from amity.net.rounds import Rounds
 from amity.net.setup import read_setup
 from amity.net.trust.identity import Identity, expires
 from amity.net.trust.roster import Member
+from amity.store import read_lines
 from tests.conftest import resolve
 from tests.namespaces import Lab, why_not
 
@@ -355,7 +356,7 @@ def test_an_error_in_one_peer_stays_in_that_peer(tmp_path: Path) -> None:
     test."""
     bad = tmp_path / "bad.py"
     bad.write_text(
-        "from dataclasses import dataclass\nfrom amity import Decision\nfrom amity.strategies.base"
+        "from dataclasses import dataclass\nfrom amity import Decision\nfrom amity.choosing"
         " import Cardless\n\n\n@dataclass(frozen=True)\nclass Bad(Cardless):\n    def decide(self,"
         " view, row):\n        if view.round == 2:\n            raise ZeroDivisionError('on"
         " purpose')\n        return Decision({view.me: 1.0})\n        yield\n"

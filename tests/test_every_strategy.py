@@ -35,7 +35,7 @@ def check(simulation: Simulation, rounds: int = 3) -> list[dict[str, core.Row]]:
             assert torch.isfinite(peer.start).all()
             memory = simulation.memories[name]
             assert json.loads(json.dumps(memory)) == memory
-            assert 0 <= report.peers[name]["accuracy"] <= 1
+            assert 0 <= report.peers[name].accuracy <= 1
     return rows
 
 

@@ -18,7 +18,6 @@ import torch
 
 from amity.errors import ConfigError, NetworkError, StrategyError
 from amity.lab.run import run
-from amity.lab.store import commits, read_lines, read_records
 from amity.net.link.base import AskFailed, Link, Transport
 from amity.net.moment import Moment, frozen
 from amity.net.node import Node
@@ -29,6 +28,7 @@ from amity.net.setup import read_setup
 from amity.net.trust.roster import Roster
 from amity.net.wire import encode_sketch
 from amity.records import EdgeRecord
+from amity.store import commits, read_lines, read_records
 from tests.conftest import tiny
 from tests.hub import Hub, Memory, Touch
 from tests.test_parity import CALM, models, rows

@@ -24,8 +24,7 @@ from amity.data.cifar import CIFAR10
 from amity.data.fashionmnist import FASHION
 from amity.data.published import find
 from amity.errors import ConfigError, DataError
-from amity.lab.run import Result
-from amity.lab.store import finished, read_config
+from amity.lab.result import Result
 from amity.reproduce import EXPERIMENTS, PRESETS, Table, experiment, reproduce
 from amity.reproduce.differences import Difference, paired
 from amity.reproduce.labels import SIGMAS, judge, measure_labels, predict
@@ -45,6 +44,7 @@ from amity.reproduce.verdicts import (
     bound,
     weigh,
 )
+from amity.store import finished, read_config
 from tests.conftest import Call
 
 SMALL: dict[str, Any] = {
@@ -145,7 +145,7 @@ def test_rows_of_ones_own_stand_beside_those_of_the_table(call: Call, repository
 OWN = """from dataclasses import dataclass
 from amity import Ask, Decision, spread
 from amity.facts import Pull
-from amity.strategies.base import Cardless
+from amity.choosing import Cardless
 
 @dataclass(frozen=True)
 class {name}(Cardless):
@@ -326,13 +326,11 @@ def test_a_record_says_what_the_run_says() -> None:
         assert record.final == pytest.approx(list(run.final().values()), rel=1e-4)
         assert [point[0] for point in record.curve] == [t + 1 for t, _ in run.curve]
         moved = (
-            sum(m["card_in"] + m["model_in"] + m["reply_in"] for m in run.metrics)
-            / run.config.peers
-            / 1e6
+            sum(m.card_in + m.model_in + m.reply_in for m in run.metrics) / run.config.peers / 1e6
         )
         assert record.megabytes == pytest.approx(moved, rel=1e-4)
         assert record.curve[-1][1] == pytest.approx(moved, rel=1e-4)
-        assert record.taken == pytest.approx(np.mean([r["taken"] for r in run.rounds]), rel=1e-4)
+        assert record.taken == pytest.approx(np.mean([r.taken for r in run.rounds]), rel=1e-4)
 
 
 def test_a_killed_table_goes_on_where_it_was(tmp_path: Path) -> None:

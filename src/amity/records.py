@@ -195,9 +195,12 @@ class Report:
 
 
 def table_of(record: type[Record]) -> str:
-    """The fields of a record with units, as a table in Markdown."""
+    """The fields of a record with units, its own ones first, as a table in Markdown."""
+    fields = {f.name: f.metadata for f in dataclasses.fields(record)}
+    order = [name for cls in record.__mro__ for name in vars(cls).get("__annotations__", {})]
     rows = [
-        f"| `{f.name}` | {f.metadata['unit']} | {f.metadata['about']} |"
-        for f in sorted(dataclasses.fields(record), key=lambda f: f.name)
+        f"| `{name}` | {fields[name]['unit']} | {fields[name]['about']} |"
+        for name in dict.fromkeys(order)
+        if name in fields
     ]
     return "\n".join(["| field | unit | what it says |", "|---|---|---|", *rows])

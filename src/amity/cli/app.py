@@ -33,12 +33,14 @@ from amity.config import (
 from amity.errors import AmityError, ConfigError, brief
 from amity.files import write_atomically
 from amity.lab.cells import Cell
-from amity.lab.compare import DEFAULT_STRATEGIES, Comparison, cells_for, collect, strategy_name
+from amity.lab.compare import DEFAULT_STRATEGIES, cells_for, collect, strategy_name
+from amity.lab.comparison import Comparison
 from amity.lab.estimate import estimate
-from amity.lab.run import Result, new_dir
+from amity.lab.reports import write_report
+from amity.lab.result import Result
+from amity.lab.run import new_dir
 from amity.lab.run import resume as resume_run
 from amity.lab.run import run as run_config
-from amity.lab.store import RunDir, read_config
 from amity.lab.sweep import Sweep, cells_of_tries, choose_tries, grid_sizes
 from amity.processes import cores
 from amity.round.build import load_data
@@ -52,6 +54,7 @@ from amity.show.terminal import (
     status,
 )
 from amity.sinks.progress import Board, single
+from amity.store import RunDir, read_config
 
 app = typer.Typer(
     add_completion=False,
@@ -155,7 +158,7 @@ def run(words: Words = None) -> None:
     board, hook = single(out_console, Cell(config.label, config.seed, config, path))
     with board:
         result = run_config(config, path, hook, hook.part)
-    show_run(result)
+    show_run(result, write_report(result.path))
 
 
 @app.command()
@@ -167,7 +170,7 @@ def resume(path: Where) -> None:
     board, hook = single(out_console, Cell(config.label, config.seed, config, path))
     with board:
         result = resume_run(path, hook, hook.part)
-    show_run(result)
+    show_run(result, write_report(result.path))
 
 
 @app.command()
@@ -240,7 +243,7 @@ def sweep(words: Words = None) -> None:
 def report(path: Where) -> None:
     """Write report.html anew: for a run, a comparison, a peer's folder, or a folder with several
     peers' folders."""
-    from amity.show.report import write_report
+    from amity.lab.reports import write_report
 
     out_console.print(f"report: {write_report(path)}", soft_wrap=True, markup=False)
 

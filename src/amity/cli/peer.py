@@ -14,7 +14,9 @@ from rich.live import Live
 from amity.config import load, only, out_path, parse, split_words, typed
 from amity.errors import ConfigError
 from amity.files import write_atomically
-from amity.lab.run import Result, new_dir
+from amity.lab.reports import write_report
+from amity.lab.result import Result
+from amity.lab.run import new_dir
 from amity.records import Report
 from amity.round.build import load_data
 from amity.show.terminal import complain, err_console, out_console, say, show_run, status
@@ -239,7 +241,7 @@ def swarm(
     _watch(crowd)
     with status("drawing the report"):
         merge(out, crowd.config)
-    show_run(Result(out, crowd.config))
+    show_run(Result(out, crowd.config), write_report(out))
     for peer, error in crowd.failed.items():
         complain(f"{peer} failed: {error}")
     if crowd.failed:

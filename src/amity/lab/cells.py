@@ -22,10 +22,11 @@ import torch
 
 from amity.config import Config
 from amity.errors import AmityError, Failure, brief
-from amity.lab.run import Result, run
-from amity.lab.store import finished, read_config
+from amity.lab.result import Result
+from amity.lab.run import run
 from amity.processes import CAN_FORK, cores, die_with, share_cores
 from amity.round.build import load_data
+from amity.store import finished, read_config
 
 
 @dataclass(frozen=True)
@@ -136,9 +137,8 @@ def _in_processes(cells: Sequence[Cell], jobs: int, tell: OnEvent) -> dict[int, 
                 event = events.get(timeout=0.5)
             except Empty:
                 dead = _dead(workers)
-                if (
-                    dead and events.empty()
-                ):  # in this order: who has exited has told all it had to tell
+                # in this order: who has exited has told all it had to tell
+                if dead and events.empty():
                     raise Failure(dead) from None
                 continue
             if event.round == -1:

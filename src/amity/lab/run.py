@@ -1,112 +1,23 @@
-"""Run one experiment into a directory, and read it back."""
+"""Run one experiment into a directory."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from amity.config import Config, load, nested, resolve
-from amity.core import PeerId
-from amity.data import split
-from amity.lab.store import RunDir, commits, read_config, read_records
-from amity.peer.privacy import statement
-from amity.records import EdgeRecord, PeerRecord, Report, RoundRecord
+from amity.lab.result import Result
+from amity.records import Report
 from amity.round.build import load_data
 from amity.simulate import Simulation
 from amity.simulate.crew import CrewLost
-from amity.topology import peer_names
+from amity.store import RunDir, commits, read_config
 
-OfRound = TypeVar("OfRound", PeerRecord, EdgeRecord)
 OnRound = Callable[[Report], None]
 OnPart = Callable[[int, float], None]
 """Told a round, and how much of it is done: now and then in long rounds."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """A run on disk."""
-
-    path: Path
-    config: Config
-
-    @cached_property
-    def metrics(self) -> list[PeerRecord]:
-        """One record per round and peer."""
-        return self._whole("metrics.jsonl", PeerRecord)
-
-    def _whole(self, name: str, kind: type[OfRound]) -> list[OfRound]:
-        """The lines of rounds that are complete: a killed run may have more of one file than of
-        another."""
-        last = self.rounds[-1].round if self.rounds else -1
-        return [record for record in read_records(self.path / name, kind) if record.round <= last]
-
-    @cached_property
-    def rounds(self) -> list[RoundRecord]:
-        """One record per round, of the whole network."""
-        return read_records(self.path / "rounds.jsonl", RoundRecord)
-
-    @cached_property
-    def edges(self) -> list[EdgeRecord]:
-        """One record per round and peer: its row."""
-        return self._whole("edges.jsonl", EdgeRecord)
-
-    @property
-    def complete(self) -> bool:
-        return len(self.rounds) == self.config.rounds
-
-    @property
-    def curve(self) -> list[tuple[int, float]]:
-        """Round and mean test accuracy, wherever it was measured."""
-        return [(r.round, r.accuracy) for r in self.rounds if r.accuracy is not None]
-
-    @property
-    def accuracy(self) -> float:
-        """Mean test accuracy over all honest peers in the last round."""
-        return self.curve[-1][1]
-
-    @property
-    def best(self) -> float:
-        """The best mean test accuracy of any round: it selects on the test set, as papers do."""
-        return max(accuracy for _, accuracy in self.curve)
-
-    @cached_property
-    def origins(self) -> dict[PeerId, str]:
-        """Who each peer is in the data, where the partition is natural (else empty)."""
-        names = peer_names(self.config.peers)
-        data = split(
-            load_data(self.config), self.config.partition.instance, names, self.config.seed
-        )
-        return {name: data[name].origin for name in names}
-
-    def final(self, key: str = "accuracy") -> dict[PeerId, float]:
-        """A metric of every honest peer in the last round."""
-        last = self.rounds[-1].round
-        honest = [r for r in self.metrics if r.round == last and not r.attacker]
-        return {r.peer: value for r in honest if (value := r.value(key)) is not None}
-
-    @property
-    def privacy(self) -> str:
-        """The largest ε of all peers and what it covers, in one line; empty where nothing is
-        private."""
-        mechanism = self.config.privacy.instance
-        excluded = {name for r in self.rounds for name in r.excluded or ()}
-        epsilon = self.rounds[-1].epsilon
-        if epsilon is None:
-            epsilon = math.inf if mechanism.sigma == 0 else math.nan
-        said = statement(mechanism, epsilon, excluded)
-        stopped = [r for r in self.rounds if r.stopped]
-        if not stopped:
-            return said
-        first, count = stopped[0].round + 1, stopped[-1].stopped
-        return (
-            f"{said}; the budget stopped {count} of {self.config.peers} peers, the first after"
-            f" round {first}"
-        )
 
 
 def as_config(

@@ -13,15 +13,8 @@ import numpy as np
 from amity.config import Config
 from amity.errors import ConfigError
 from amity.lab.cells import Cell, OnEvent
-from amity.lab.compare import (
-    Comparison,
-    check_seeds,
-    collect,
-    parse_spec,
-    slug,
-    strategy_name,
-    with_layer,
-)
+from amity.lab.compare import check_seeds, collect, parse_spec, slug, strategy_name, with_layer
+from amity.lab.comparison import Comparison
 from amity.lab.run import as_config, new_dir
 from amity.rng import rng
 from amity.strategies import strategies as registry

@@ -20,7 +20,6 @@ from amity.core import Memory, PeerId
 from amity.data import Dataset
 from amity.errors import RunDirError
 from amity.events import CellId, Event, RoundDone
-from amity.lab.store import RunDir
 from amity.net.accounts import Accounts
 from amity.net.audit import Audit
 from amity.net.link import transport_of
@@ -31,6 +30,7 @@ from amity.net.rounds import Rounds
 from amity.net.setup import Setup
 from amity.net.spending import Spending
 from amity.net.workshop import Workshop
+from amity.store import RunDir
 
 Tell = Callable[[Event], None]
 

@@ -8,7 +8,6 @@ from functools import cached_property
 from amity.config import Config
 from amity.core import PeerId, Strategy
 from amity.data import Dataset
-from amity.lab.store import RunDir
 from amity.net.setup import Setup, data_of
 from amity.net.wire import Schema, digest_of
 from amity.peer.peer import Peer, World
@@ -16,6 +15,7 @@ from amity.peer.proxy import CardSpec
 from amity.round.build import load_data, make_learner, make_shard, settled
 from amity.round.shard import Shard
 from amity.round.spending import Budget
+from amity.store import RunDir
 from amity.topology import Network
 
 

@@ -14,10 +14,10 @@ import numpy as np
 from amity._version import __version__
 from amity.errors import RunDirError, brief
 from amity.files import write_atomically
-from amity.lab.run import Result
-from amity.lab.summary import received_by_round
+from amity.lab.result import Result
 from amity.records import RoundRecord
 from amity.reproduce.experiment import Key
+from amity.show.summary import received_by_round
 from amity.topology import peer_names
 
 SERIES = ("gradient_norm2", "consensus", "coreset_error", "all_error", "taken", "auc")

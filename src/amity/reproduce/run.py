@@ -13,8 +13,7 @@ from typing import Any
 
 from amity.errors import AmityError, Failure
 from amity.lab.cells import Cell, OnEvent, run_cells
-from amity.lab.run import Result
-from amity.lab.store import RunDir, finished, read_config, refuse_unusable
+from amity.lab.result import Result
 from amity.peer.privacy import needs_opacus
 from amity.processes import cores
 from amity.reproduce.catalogue import PRESETS, experiment
@@ -22,6 +21,7 @@ from amity.reproduce.experiment import Experiment, Key, Layer, given_layers
 from amity.reproduce.record import Head, record_of
 from amity.reproduce.table import Table
 from amity.round.build import bad_peers
+from amity.store import RunDir, finished, read_config, refuse_unusable
 from amity.topology import peer_names
 
 ROOT = Path("runs") / "reproduce"

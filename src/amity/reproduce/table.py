@@ -14,14 +14,14 @@ import numpy as np
 
 from amity.errors import StorageError
 from amity.files import csv_text, write_atomically
-from amity.lab.summary import std
 from amity.reproduce.differences import Difference, paired
 from amity.reproduce.experiment import Experiment, Key
 from amity.reproduce.paper import Printed, printed
 from amity.reproduce.record import Head, Record, write_records
 from amity.reproduce.verdicts import RARE, Verdict, judge
 from amity.show import figures
-from amity.show.report import html_table, markdown_table, page, prose, section
+from amity.show.page import html_table, markdown_table, page, prose, section
+from amity.show.summary import std
 
 Grid = tuple[str, list[str], list[list[str]]]
 """A title, a header, and lines."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
@@ -18,8 +18,10 @@ from scipy.spatial.distance import squareform
 
 from amity.core import START
 from amity.data import Dataset
-from amity.lab.run import Result
-from amity.lab.summary import received_by_round
+from amity.show.summary import received_by_round
+
+if TYPE_CHECKING:
+    from amity.lab.result import Result
 
 COLOURS = (
     "#0072B2",
@@ -34,7 +36,7 @@ COLOURS = (
     "#6A3D9A",
 )
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
-Runs = Mapping[str, Sequence[Result]]
+Runs = Mapping[str, "Sequence[Result]"]
 Array = np.ndarray[Any, np.dtype[Any]]
 
 mpl.rcParams |= {

@@ -7,7 +7,8 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, get_args, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from rich.console import Console
 from rich.markup import escape
@@ -18,10 +19,12 @@ from rich.text import Text
 from amity.config import PARTS, SCALARS, SECTIONS, STAGE, Config
 from amity.core import Reference
 from amity.errors import ConfigError, unknown
-from amity.lab.compare import Comparison
-from amity.lab.run import Result
-from amity.lab.summary import cells_of, columns_of, summarise
 from amity.registry import Entry
+from amity.show.summary import cells_of, columns_of, summarise
+
+if TYPE_CHECKING:
+    from amity.lab.comparison import Comparison
+    from amity.lab.result import Result
 
 
 class Out(Console):
@@ -82,9 +85,8 @@ def show_table(comparison: Comparison) -> None:
             say(f"* {line.label}: ε is for the training only; it excludes {line.epsilon_excludes}")
 
 
-def show_run(result: Result) -> None:
-    from amity.show.report import write_report
-
+def show_run(result: Result, page: Path) -> None:
+    """What a run came to, and where its report is."""
     line = summarise(result.config.label, [result], [])
     columns = columns_of([line])
     for (name, tip), value in zip(columns.items(), cells_of(line, columns), strict=True):
@@ -92,7 +94,7 @@ def show_run(result: Result) -> None:
             out_console.print(f"{name:>10}  {escape(value):<14} [dim]{tip}[/dim]", soft_wrap=True)
     if result.privacy:
         say(f"{'privacy':>10}  {result.privacy}")
-    out_console.print(f"report: {write_report(result.path)}", soft_wrap=True, markup=False)
+    say(f"report: {page}")
 
 
 def show_entries(kind: str = "") -> None:

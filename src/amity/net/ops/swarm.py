@@ -29,7 +29,6 @@ from amity.core import PeerId
 from amity.data import Dataset
 from amity.errors import AmityError, ConfigError, Failure, IdentityError
 from amity.files import write_atomically
-from amity.lab.store import RunDir
 from amity.net.link import transport_of
 from amity.net.ops.serve import serve
 from amity.net.options import Net
@@ -40,6 +39,7 @@ from amity.net.trust.roster import Member, Roster
 from amity.peer.privacy import needs_opacus
 from amity.processes import die_with
 from amity.round.build import load_data, settled
+from amity.store import RunDir
 from amity.topology import peer_names
 
 NETWORK = "swarm"

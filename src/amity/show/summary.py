@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from amity.lab.run import Result
+if TYPE_CHECKING:
+    from amity.lab.result import Result
 
 
 @dataclass(frozen=True, kw_only=True)
