@@ -7,8 +7,10 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from amity.net.link.zenoh import Alive, AskFailed, Handlers
+from amity.net.link import links
+from amity.net.link.base import Alive, AskFailed, Handlers, Link, Transport
 from amity.net.trust.identity import Identity
 from amity.net.trust.roster import Roster
 
@@ -18,12 +20,14 @@ other bytes, or None."""
 
 
 @dataclass
-class Hub:
+class Hub(Transport):
     touch: Touch = lambda source, target, kind, data: data
     links: dict[str, MemoryLink] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def connect(self, identity: Identity, roster: Roster, handlers: Handlers) -> MemoryLink:
+    def open(
+        self, *, identity: Identity, roster: Roster, listen: str, handlers: Handlers, lease: float
+    ) -> Link:
         link = MemoryLink(self, identity.name, handlers)
         with self.lock:
             for name, other in self.links.items():
@@ -31,6 +35,22 @@ class Hub:
                 handlers.on_live(name, True)
             self.links[identity.name] = link
         return link
+
+
+@links.register("memory")
+@dataclass(frozen=True)
+class Memory(Transport):
+    """One hub for all peers of a process, chosen by `net.link=memory`: all that another transport
+    needs."""
+
+    hub: ClassVar[Hub] = Hub()
+
+    def open(
+        self, *, identity: Identity, roster: Roster, listen: str, handlers: Handlers, lease: float
+    ) -> Link:
+        return self.hub.open(
+            identity=identity, roster=roster, listen=listen, handlers=handlers, lease=lease
+        )
 
 
 @dataclass
@@ -71,6 +91,7 @@ class MemoryLink:
         peer: str,
         method: str,
         payload: bytes,
+        *,
         timeout: float,
         limit: int,
         alive: Alive,

@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -16,14 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 
 from amity.files import write_atomically
 from amity.lab.result import Result
 from amity.lab.run import run
-from amity.net.node import Node
+from amity.net.moment import Phase
+from amity.net.online import Online
 from amity.net.ops.collect import merge
 from amity.net.ops.swarm import Swarm
 from amity.net.options import Net
+from amity.net.rounds import Rounds
 from amity.net.setup import read_setup
 from amity.net.trust.identity import Identity, expires
 from amity.net.trust.roster import Member
@@ -144,12 +148,11 @@ def _seen(out: Path, name: str) -> Path:
     return out / f"{name}.seen"
 
 
-def _note(node: Node, out: Path) -> None:
+def _note(online: Online, out: Path) -> None:
     """Write down whom a peer has a link to."""
-    names, path = (
-        " ".join(j for j in node.roster.names if node.board.alive(j, grace=0)),
-        _seen(out, node.me),
-    )
+    members = online.membership.roster().names
+    names = " ".join(j for j in members if online.board.alive(j, grace=0))
+    path = _seen(out, online.workshop.me)
     if not path.exists() or path.read_text() != names:
         write_atomically(path, names.encode())
 
@@ -163,17 +166,18 @@ def paced(
     def slow(name: str) -> None:
         if enter is not None:
             enter(name)
-        train = Node._train
+        train = Rounds._train
 
-        def later(self: Node, t: int, degree: int) -> Any:
-            self.stop.wait(seconds)
+        def later(self: Rounds, t: int, near: tuple[str, ...], phase: Phase) -> Any:
+            online = self._online
+            online.stop.wait(seconds)
             while gates is not None:
-                _note(self, gates)
-                if t <= _allowed(gates, name) or self.stop.wait(0.05):
+                _note(online, gates)
+                if t <= _allowed(gates, name) or online.stop.wait(0.05):
                     break
-            return train(self, t, degree)
+            return train(self, t, near, phase)
 
-        Node._train = later  # type: ignore[method-assign]
+        Rounds._train = later  # type: ignore[method-assign]
 
     return slow
 
@@ -328,7 +332,7 @@ def test_two_halves_that_are_cut_apart_go_on_and_find_each_other_again(
         )
         chaos.allow(None)
         result = chaos.finish()
-        rows = {(r["peer"], r["round"]): r["row"] for r in result.edges}
+        rows = {(r.peer, r.round): r.row for r in result.edges}
     across = {
         t for (peer, t), row in rows.items() for j in row if j in half and half[j] != half[peer]
     }
@@ -386,6 +390,66 @@ def test_an_error_in_one_peer_stays_in_that_peer(tmp_path: Path) -> None:
     for name in ("peer-00", "peer-01", "peer-03"):
         assert chaos.rounds_of(name) == list(range(5))
     assert chaos.rounds_of("peer-02") == [0, 1]
+
+
+LEAVING = """
+import sys
+from dataclasses import dataclass
+from amity.methods.finetune import Finetune
+from amity.strategies.gossip import Gossip
+
+@dataclass(frozen=True)
+class Leaves(Gossip):
+    def decide(self, view, row):
+        if view.round == 1:
+            sys.exit(3)
+        return (yield from super().decide(view, row))
+
+@dataclass(frozen=True)
+class Quits(Finetune):
+    def train(self, state, theta, ctx):
+        if ctx.round == 1:
+            sys.exit(3)
+        return (yield from super().train(state, theta, ctx))
+"""
+
+
+def test_a_peer_that_ends_itself_has_failed_and_one_that_was_told_to_end_has_not(
+    tmp_path: Path,
+) -> None:
+    own, out = tmp_path / "own.py", tmp_path / "swarm"
+    own.write_text(LEAVING)
+    settings = config(3, peers=6, strategy={"name": "gossip", "k": 5})
+
+    def enter(name: str) -> None:
+        if name in ("peer-03", "peer-04"):
+            raise SystemExit({"peer-03": 4, "peer-04": "no place"}[name])
+        paced(gates=out)(name)
+
+    swarm = Swarm(out, settings, Net(gather=4, deadline=12, patience=8), enter=enter)
+    swarm.lay_out()
+    for name, section, entry in (("peer-01", "strategy", "Leaves"), ("peer-02", "method", "Quits")):
+        path = swarm.folder(name) / "peer.toml"
+        told = tomllib.loads(path.read_text())
+        told["run"][section]["name"] = f"{own}:{entry}"
+        path.write_text(tomli_w.dumps(told))
+    chaos = Drill(swarm)
+    chaos.allow(0, "peer-05")
+    try:
+        swarm.start()
+        chaos.until(lambda: chaos.at(0, "peer-05"))
+        swarm.kill("peer-05", signal.SIGTERM)
+        swarm.wait(240)
+    finally:
+        swarm.stop()
+    codes = {name: process.exitcode for name, process in swarm.processes.items()}
+    assert codes == dict(zip(swarm.names, (0, 1, 3, 4, 1, 0), strict=True))
+    assert list(swarm.failed) == ["peer-01", "peer-02", "peer-03", "peer-04"]
+    assert "strategy Leaves, peer-01, round 1: SystemExit: 3" in swarm.failed["peer-01"]
+    assert "peer-02 ended itself before its last round (SystemExit(3))" in swarm.failed["peer-02"]
+    assert "peer-03 ended itself before its last round (SystemExit(4))" in swarm.failed["peer-03"]
+    assert "no place" in swarm.failed["peer-04"]
+    assert chaos.rounds_of("peer-00") == [0, 1, 2]
 
 
 def test_a_full_disk_stops_only_its_own_peer_which_goes_on_when_there_is_room(

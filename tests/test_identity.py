@@ -30,8 +30,9 @@ from typer.testing import CliRunner
 
 from amity.cli.ca import app
 from amity.errors import ConfigError, DataError, IdentityError, StorageError
-from amity.net import check, identity
+from amity.net.ops import check, reach
 from amity.net.ops.check import Finding, check_peer
+from amity.net.trust import identity
 from amity.net.trust.certs import ca_init, ca_sign, make_key, make_request
 from amity.net.trust.identity import (
     Identity,
@@ -672,8 +673,8 @@ def findings(
 
 @pytest.fixture
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "SETTLE", 0.25)
-    monkeypatch.setattr(check, "TIMEOUT", 1.0)
+    monkeypatch.setattr(reach, "SETTLE", 0.25)
+    monkeypatch.setattr(reach, "TIMEOUT", 1.0)
 
 
 hurried = pytest.mark.usefixtures("_hurried")

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,20 +16,21 @@ from typing import Any
 import pytest
 import torch
 
-from amity.errors import NetworkError
+from amity.errors import ConfigError, NetworkError, StrategyError
 from amity.lab.run import run
-from amity.net.link.zenoh import AskFailed, Handlers, Link
+from amity.net.link.base import AskFailed, Link, Transport
 from amity.net.moment import Moment, frozen
 from amity.net.node import Node
+from amity.net.online import Online
 from amity.net.ops.swarm import Swarm
 from amity.net.options import Net
 from amity.net.setup import read_setup
-from amity.net.trust.identity import Identity
 from amity.net.trust.roster import Roster
 from amity.net.wire import encode_sketch
-from amity.store import commits, read_lines
+from amity.records import EdgeRecord
+from amity.store import commits, read_lines, read_records
 from tests.conftest import tiny
-from tests.hub import Hub, Touch
+from tests.hub import Hub, Memory, Touch
 from tests.test_parity import CALM, models, rows
 
 QUICK = Net(gather=20, deadline=10, patience=10)
@@ -38,24 +40,31 @@ def play(out: Path, touch: Touch, net: Net = QUICK, **layers: Any) -> Swarm:
     """Three peers in threads, with somebody's hand on the wire."""
     base: dict[str, Any] = {"peers": 3, "rounds": 3, "strategy": {"name": "gossip", "k": 2}}
     base["engine"] = {"workers": 1, "vectorise": "off", "group": 1}
-    swarm, hub, errors = Swarm(out, tiny(**base | layers), net), Hub(touch), list[BaseException]()
+    swarm = Swarm(out, tiny(**base | layers), net)
     swarm.lay_out()
-    nodes = [Node(read_setup(swarm.folder(name)), connect=hub.connect) for name in swarm.names]
+    assert set(lives(swarm, Hub(touch)).values()) == {None}
+    return swarm
 
-    def live(node: Node) -> None:
+
+def lives(swarm: Swarm, transport: Transport | None = None) -> dict[str, BaseException | None]:
+    """All peers of a swarm in threads of this process, to their end: what each of them raised."""
+    nodes = {n: Node(read_setup(swarm.folder(n)), transport=transport) for n in swarm.names}
+    ended: dict[str, BaseException | None] = {}
+
+    def live(name: str) -> None:
         try:
-            node.run()
+            nodes[name].run()
+            ended[name] = None
         except BaseException as error:
-            errors.append(error)
+            ended[name] = error
 
-    threads = [threading.Thread(target=live, args=(node,)) for node in nodes]
+    threads = [threading.Thread(target=live, args=(name,)) for name in nodes]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert errors == []
     assert not any(thread.is_alive() for thread in threads)
-    return swarm
+    return ended
 
 
 def log(swarm: Swarm, name: str, event: str) -> Counter[tuple[str, str]]:
@@ -88,7 +97,7 @@ def test_on_a_network_in_memory_the_bits_are_the_simulators_too(tmp_path: Path) 
     for name in swarm.names:
         state = swarm.folder(name) / "state"
         assert all(torch.equal(tensor, ours[key]) for key, tensor in models(state).items())
-        mine = rows(read_lines(state / "edges.jsonl"))
+        mine = rows(read_records(state / "edges.jsonl", EdgeRecord))
         assert mine == {key: r for key, r in rows(simulated.edges).items() if key[1] == name}
 
 
@@ -183,7 +192,7 @@ def test_members_with_another_model_are_refused_by_their_schema(tmp_path: Path) 
     swarm.lay_out()
     path = swarm.folder("peer-01") / "peer.toml"
     path.write_text(path.read_text().replace("hidden = 12", "hidden = 13"))
-    nodes = [Node(read_setup(swarm.folder(name)), connect=hub.connect) for name in swarm.names]
+    nodes = [Node(read_setup(swarm.folder(name)), transport=hub) for name in swarm.names]
     threads = [threading.Thread(target=node.run) for node in nodes]
     for thread in threads:
         thread.start()
@@ -193,6 +202,52 @@ def test_members_with_another_model_are_refused_by_their_schema(tmp_path: Path) 
     for name, other in (("peer-00", "peer-01"), ("peer-01", "peer-00")):
         assert row(swarm, name) == {name: 1.0}
         assert log(swarm, name, "refused")[other, "wrong schema"] >= 1
+
+
+TUPLES = """
+from dataclasses import dataclass
+from amity import Decision
+from amity.strategies.gossip import Gossip
+
+@dataclass(frozen=True)
+class Tuples(Gossip):
+    def decide(self, view, row):
+        decision = yield from super().decide(view, row)
+        return Decision(decision.row, {"n": (1, 2) if view.round == 3 else [1, 2]})
+"""
+
+
+def test_a_real_peer_refuses_a_notebook_that_is_not_plain_in_whichever_round(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "own.py").write_text(TUPLES)
+    config = tiny(peers=2, rounds=5, strategy={"name": f"{tmp_path / 'own.py'}:Tuples", "k": 1})
+    swarm, hub = Swarm(tmp_path / "net", config, QUICK), Hub()
+    swarm.lay_out()
+    errors = list(lives(swarm, hub).values())
+    for error in errors:
+        assert isinstance(error, StrategyError)
+        assert "round 3: TypeError: memory must be plain JSON data" in str(error)
+    for name in swarm.names:
+        state = swarm.folder(name) / "state"
+        assert [r["round"] for r in read_lines(state / "metrics.jsonl")] == [0, 1, 2]
+
+
+def test_another_transport_is_one_file_and_a_key(tmp_path: Path) -> None:
+    net = replace(QUICK, link="memory")
+    config = tiny(peers=2, rounds=2, strategy={"name": "gossip", "k": 1})
+    swarm = Swarm(tmp_path / "net", config, net)
+    swarm.lay_out()
+    assert 'link = "memory"' in (swarm.folder("peer-00") / "peer.toml").read_text()
+    assert set(lives(swarm).values()) == {None}
+    for name in swarm.names:
+        assert row(swarm, name) == {"peer-00": 0.5, "peer-01": 0.5}
+    assert Memory.hub.links == {}, "closed at the end"
+
+
+def test_a_link_that_nobody_knows_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"unknown link 'zenho'; did you mean 'zenoh'\?"):
+        Swarm(tmp_path / "net", tiny(peers=2), Net(link="zenho"))
 
 
 def test_a_guest_may_only_come_so_often(tmp_path: Path) -> None:
@@ -210,25 +265,18 @@ def test_a_start_model_is_for_those_who_were_asked_to_host_it(tmp_path: Path) ->
     hub = Hub()
     swarm = Swarm(tmp_path / "net", tiny(peers=2, rounds=2), QUICK)
     swarm.lay_out()
-    mine, other = (
-        Node(read_setup(swarm.folder(name)), connect=hub.connect) for name in swarm.names
-    )
-    with mine.connected(), other.connected():
-        for node in (mine, other):
-            moment = Moment(
-                frozen(node.peer, node.shard.world, 0), threading.Lock(), node.stamp, "fp32", None
-            )
-            node.service.phase = "ready"
-            node.service.offer(moment)
-        assert torch.equal(
-            mine.courier.model("peer-01", "share", 0)[0].theta, other.peer.share.theta
-        )
+    mine, other = (Node(read_setup(swarm.folder(name)), transport=hub) for name in swarm.names)
+    peer = other.workshop.peer
+    with mine.connected() as asking, other.connected() as asked:
+        for online in (asking, asked):
+            offer(online)
+        assert torch.equal(asking.courier.model("peer-01", "share", 0)[0].theta, peer.share.theta)
         with pytest.raises(AskFailed, match="not invited"):
-            mine.courier.model("peer-01", "start", 0)
-        other.service.invited.add((0, "peer-00"))
-        assert torch.equal(mine.courier.model("peer-01", "start", 0)[0].theta, other.peer.start)
+            asking.courier.model("peer-01", "start", 0)
+        asked.answers.invite("peer-00", 0)
+        assert torch.equal(asking.courier.model("peer-01", "start", 0)[0].theta, peer.start)
         with pytest.raises(AskFailed, match="not here"):
-            mine.courier.model("peer-01", "share", 7)
+            asking.courier.model("peer-01", "share", 7)
 
 
 def two(tmp_path: Path) -> tuple[Swarm, Node, Node, Hub]:
@@ -238,40 +286,37 @@ def two(tmp_path: Path) -> tuple[Swarm, Node, Node, Hub]:
         tmp_path / "net", tiny(peers=2, rounds=50, strategy={"name": "gossip", "k": 1}), QUICK
     )
     swarm.lay_out()
-    mine, other = (
-        Node(read_setup(swarm.folder(name)), connect=hub.connect) for name in swarm.names
-    )
+    mine, other = (Node(read_setup(swarm.folder(name)), transport=hub) for name in swarm.names)
     return swarm, mine, other, hub
 
 
-def offer(node: Node, round: int = 0) -> Moment:
-    moment = Moment(
-        frozen(node.peer, node.shard.world, round), threading.Lock(), node.stamp, "fp32", None
-    )
-    node.service.phase = "ready"
-    node.service.offer(moment)
+def offer(online: Online, round: int = 0) -> Moment:
+    peer, world = online.workshop.peer, online.workshop.shard.world
+    moment = online.moment(frozen(peer, world, round), None, 1, "ready")
+    online.answers.offer(moment)
     return moment
 
 
 def test_no_model_leaves_without_a_line_whichever_way_it_is_asked_for(tmp_path: Path) -> None:
     _, mine, other, _ = two(tmp_path)
-    with mine.connected(), other.connected():
-        offer(other)
-        told = other.setup.state / "disclosed.jsonl"
+    with mine.connected() as asking, other.connected() as asked:
+        offer(asked)
+        told = asked.setup.state / "disclosed.jsonl"
         want = {"method": "body", "kind": "share", "offset": 0}
-        payload = mine.stamp.seal("ask", 0, to="peer-01", data=want)
-        assert list(mine.courier.link().ask("peer-01", "body", payload, 5, 10**6, lambda: True))
+        payload = asking.stamp.seal("ask", 0, to="peer-01", data=want)
+        ask = partial(asking.line.link().ask, timeout=5, limit=10**6, alive=lambda: True)
+        assert list(ask("peer-01", "body", payload))
         assert [(r["kind"], r["round"]) for r in read_lines(told)] == [("share", 0)], (
             "the body alone, without its head"
         )
         for method in ("head", "body"):
-            payload = mine.stamp.seal(
+            payload = asking.stamp.seal(
                 "ask", -1, to="peer-01", data={"method": method, "kind": "share"}
             )
             with pytest.raises(AskFailed, match="malformed"):
-                list(mine.courier.link().ask("peer-01", method, payload, 5, 10**6, lambda: True))
+                list(ask("peer-01", method, payload))
         for _ in range(3):
-            mine.courier.losses("peer-01", 0)
+            asking.courier.losses("peer-01", 0)
         assert [r["kind"] for r in read_lines(told)] == ["share", "losses"], (
             "the same numbers again are no new disclosure"
         )
@@ -279,78 +324,85 @@ def test_no_model_leaves_without_a_line_whichever_way_it_is_asked_for(tmp_path: 
 
 def test_greetings_are_answered_while_others_wait_for_the_learner(tmp_path: Path) -> None:
     _, mine, other, _ = two(tmp_path)
-    with mine.connected(), other.connected():
-        moment = offer(other)
-        with moment._computing, ThreadPoolExecutor(12) as pool:
-            waiting = [pool.submit(mine.courier.losses, "peer-01", 0) for _ in range(12)]
-            assert mine.courier.hello("peer-01", 5).sender == "peer-01"
+    with mine.connected() as asking, other.connected() as asked:
+        moment = offer(asked)
+        with moment.computing, ThreadPoolExecutor(12) as pool:
+            waiting = [pool.submit(asking.courier.losses, "peer-01", 0) for _ in range(12)]
+            assert asking.courier.hello("peer-01", 5).sender == "peer-01"
             assert not any(future.done() for future in waiting)
-            moment._computing.release()
+            moment.computing.release()
             assert len({future.result() for future in waiting}) == 1
-            moment._computing.acquire()
+            moment.computing.acquire()
 
 
 def test_who_comes_and_goes_a_thousand_times_makes_no_more_work_than_others(tmp_path: Path) -> None:
     _, mine, _, _ = two(tmp_path)
-    with mine.connected():
+    with mine.connected() as online:
         for _ in range(1000):
-            mine._on_live("peer-01", True)
-            mine._on_live("peer-01", False)
-        assert mine._looking._work_queue.qsize() <= 1
-        lines = read_lines(mine.setup.state / "audit.jsonl")
+            online.waiting.on_live("peer-01", True)
+            online.waiting.on_live("peer-01", False)
+        assert online._errands._pool._work_queue.qsize() <= 1
+        lines = read_lines(online.setup.state / "audit.jsonl")
         assert len([e for e in lines if e["event"] in ("joined", "left")]) < 10
 
 
 def test_a_link_that_could_not_be_opened_anew_is_tried_again_and_the_card_is_shown_again(
     tmp_path: Path,
 ) -> None:
-    swarm, mine, other, hub = two(tmp_path)
+    swarm, mine, _, hub = two(tmp_path)
     fails = [2]
 
-    def connect(identity: Identity, roster: Roster, handlers: Handlers) -> Link:
-        if fails[0] and (tmp_path / "again").exists():
-            fails[0] -= 1
-            raise NetworkError("the port is taken")
-        return hub.connect(identity, roster, handlers)
+    class Moody(Transport):
+        def open(self, **more: Any) -> Link:
+            if fails[0] and (tmp_path / "again").exists():
+                fails[0] -= 1
+                raise NetworkError("the port is taken")
+            return hub.open(**more)
 
-    other._connect = connect
-    with mine.connected(), other.connected():
-        moment = offer(other, 3)
-        other._announce = partial(moment.announcement, 1, "ready")
+    other = Node(read_setup(swarm.folder("peer-01")), transport=Moody())
+    with mine.connected() as watching, other.connected() as online:
+        moment = offer(online, 3)
+        online.line.show(moment.announcement(), again=moment.announcement)
+        first = shown(watching)
+        assert first
         (tmp_path / "again").touch()
         swarm.write_roster(Roster.of(swarm.roster.network, swarm.roster.members.values()))
         os.utime(swarm.out / "roster.toml", (1, 1))
         until = time.monotonic() + 20
-        while (fails[0] or other._link is None) and time.monotonic() < until:
+        while (fails[0] or not online.line.is_open) and time.monotonic() < until:
             time.sleep(0.05)
-        assert other._link is not None
+        assert online.line.is_open
         assert fails[0] == 0
-        assert log_of(other)["error"] == 1, "said once, tried twice"
-        while mine.board.newest("peer-01") != 3 and time.monotonic() < until:
+        assert log_of(online)["error"] == 1, "said once, tried twice"
+        while shown(watching) == first and time.monotonic() < until:
             time.sleep(0.05)
-        assert mine.board.newest("peer-01") == 3
+        assert shown(watching) not in ("", first), "signed anew"
 
 
-def log_of(node: Node) -> Counter[str]:
-    return Counter(str(e["event"]) for e in read_lines(node.setup.state / "audit.jsonl"))
+def shown(online: Online) -> str:
+    """The number of the card of round 3 that peer-01 showed last."""
+    notice = online.board.notice("peer-01", 3)
+    return notice.manifest.nonce if notice else ""
+
+
+def log_of(online: Online) -> Counter[str]:
+    return Counter(str(e["event"]) for e in read_lines(online.setup.state / "audit.jsonl"))
 
 
 def test_one_liar_alone_does_not_end_a_newcomers_run(tmp_path: Path) -> None:
     hub = Hub()
     swarm = Swarm(tmp_path / "net", tiny(peers=4, rounds=50), Net(gather=1, deadline=1, patience=1))
     swarm.lay_out()
-    victim, liar = (
-        Node(read_setup(swarm.folder(name)), connect=hub.connect) for name in swarm.names[:2]
-    )
-    with victim.connected(), liar.connected():
+    victim, liar = (Node(read_setup(swarm.folder(name)), transport=hub) for name in swarm.names[:2])
+    with victim.connected() as online, liar.connected() as lying:
         for round, phase in ((2**31 - 1, "ready"), (51, "done"), (50, "ready"), (49, "ready")):
             data = {"examples": 1, "degree": 3, "phase": phase}
-            body = encode_sketch(torch.zeros(victim.schema.sketch)) if phase == "ready" else b""
-            liar._current_link().publish(liar.stamp.seal("card", round, body, data=data) + body)
-        assert victim.board.newest("peer-01") == 49, "nobody is past the last round"
-        victim._gather()
-        victim._catch_up()
-        assert victim.next_round == 0
+            numbers = torch.zeros(victim.workshop.schema.sketch)
+            body = encode_sketch(numbers) if phase == "ready" else b""
+            lying.line.link().publish(lying.stamp.seal("card", round, body, data=data) + body)
+        assert online.board.newest("peer-01") == 49, "nobody is past the last round"
+        online.waiting.gather(0)
+        assert online.waiting.catch_up(0) == (0, "ready")
 
 
 @pytest.mark.parametrize("method", ["head", "ditto"])
@@ -377,7 +429,7 @@ def test_no_message_has_a_byte_of_what_must_stay(tmp_path: Path, method: str) ->
             if commit.tensors
         ]
         assert len(states) == 2  # after the second round and after the last
-        layout = Node(read_setup(swarm.folder(name))).shard.world.learner.layout
+        layout = Node(read_setup(swarm.folder(name))).workshop.shard.world.learner.layout
         for state in states:
             personal = state["start"][layout.head] if method == "head" else state["state.personal"]
             for at in range(0, len(personal) - 1, 7):

@@ -3,18 +3,20 @@ same bits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from amity.core import Row
 from amity.lab.result import Result
 from amity.lab.run import run
 from amity.net.ops.collect import merge
 from amity.net.ops.swarm import Swarm
 from amity.net.options import Net
+from amity.records import EdgeRecord
 from amity.store import commits
 from tests.conftest import EVERY_METHOD, EVERY_STRATEGY, spec_id, tiny
 
@@ -52,8 +54,8 @@ def models(path: Path) -> dict[str, torch.Tensor]:
     }
 
 
-def rows(edges: list[dict[str, Any]]) -> dict[tuple[int, str], Any]:
-    return {(r["round"], r["peer"]): r["row"] for r in edges}
+def rows(edges: Iterable[EdgeRecord]) -> dict[tuple[int, str], Row]:
+    return {(r.round, r.peer): r.row for r in edges}
 
 
 TELLING = ("gossip", "fomo", "afind+:literal", "afind+:paper:grad_asker")
@@ -116,9 +118,9 @@ def test_private_real_peers_report_the_simulators_epsilon_and_noise_of_their_own
     thetas = []
     for name in swarm.names:
         result = Result(swarm.folder(name) / "state", swarm.config)
-        mine = [r for r in simulated.metrics if r["peer"] == name]
-        assert [r["epsilon"] for r in result.metrics] == [r["epsilon"] for r in mine]
-        assert all(r["excluded"] == [] for r in result.metrics)
+        mine = [r for r in simulated.metrics if r.peer == name]
+        assert [r.epsilon for r in result.metrics] == [r.epsilon for r in mine]
+        assert all(r.excluded == () for r in result.metrics)
         thetas.append(
             not torch.equal(
                 models(result.path)[f"{name}/start"],
@@ -144,8 +146,6 @@ def same_bits(tmp_path: Path, layers: dict[str, Any]) -> None:
         assert rows(result.edges) == {
             key: row for key, row in rows(simulated.edges).items() if key[1] == name
         }
-        assert {r["accuracy"] for r in result.metrics if r["round"] == last} == {
-            simulated.final()[name]
-        }
+        assert {r.accuracy for r in result.metrics if r.round == last} == {simulated.final()[name]}
         for key, tensor in theirs.items():
             assert torch.equal(tensor, ours[key]), key

@@ -301,18 +301,25 @@ def test_models_travel_in_fewer_bytes_and_learn_as_well(tmp_path: Path, transfer
     assert abs(final[transfer][0] - final["fp32"][0]) < 0.05
 
 
+GREET_THEN_FORK = """
+from pathlib import Path
+from amity.net.ops.greet import greetings
+from amity.net.ops.swarm import Swarm
+from amity.net.setup import read_setup
+from tests.conftest import tiny
+swarm = Swarm(Path("s"), tiny(peers=2, rounds=1))
+swarm.lay_out()
+print([found.detail for found in greetings(read_setup(swarm.folder("peer-00")))])
+swarm.start()
+"""
+
+
 def test_a_process_that_has_opened_a_network_itself_refuses_to_fork_peers(tmp_path: Path) -> None:
     """Zenoh's threads do not survive a fork: peers would hang without a word."""
-    script = (
-        "import sys\nfrom pathlib import Path\nfrom amity.net.greet import greetings\nfrom"
-        " amity.net.setup import read_setup\nfrom amity.net.swarm import Swarm\nfrom tests.conftest"
-        " import tiny\nswarm = Swarm(Path('s'), tiny(peers=2,"
-        " rounds=1))\nswarm.lay_out()\nprint([f.detail for f in"
-        " greetings(read_setup(swarm.folder('peer-00')))])\nswarm.start()\n"
-    )
-    env = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
+    root = str(Path(__file__).resolve().parent.parent)
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(
-        [sys.executable, "-c", script],
+        [sys.executable, "-c", GREET_THEN_FORK],
         capture_output=True,
         text=True,
         timeout=60,

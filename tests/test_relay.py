@@ -21,7 +21,7 @@ import torch
 
 from amity.lab.result import Result
 from amity.lab.run import run
-from amity.net.link.zenoh import settings
+from amity.net.link.zenoh_settings import settings
 from amity.net.ops.swarm import Swarm, free_ports
 from amity.net.options import Net
 from amity.net.trust.certs import ca_init, ca_sign, make_key
@@ -231,10 +231,10 @@ def test_whatever_a_relay_alters_is_refused(tmp_path: Path) -> None:
     ca_sign(tmp_path / "ca", tmp_path / "a" / "request.pem", tmp_path / "a" / "cert.pem", "a")
     identity = Identity.load(tmp_path / "a", "a")
     roster = Roster.of("trial", [Member("a", "", identity.fingerprint), Member("b", "", "0" * 64)])
-    schema = Schema(4, False, 4, 4, "0" * 64)
+    schema = Schema(size=4, masked=False, sketch=4, probe=4, digest="0" * 64)
     stamp, body = Stamp(identity, "trial", schema.digest), bytes(range(32))
     head = stamp.seal("share", 3, body, to="b", data={"examples": 7})
-    want = Expected("b", schema, ("share",), "a", 3)
+    want = Expected(me="b", schema=schema, kinds=("share",), sender="a", round=3)
 
     def believed(message: bytes) -> bytes:
         manifest, rest = open_head(message, roster, want)

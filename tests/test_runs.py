@@ -80,6 +80,28 @@ def test_notebooks_survive_a_resume(strategy: str, method: str) -> None:
     assert contents(path) == contents(whole)
 
 
+def test_a_notebook_must_be_plain_in_every_round_not_only_in_the_first() -> None:
+    late = "return amity.Decision({view.me: 1.0}, {'n': (1, 2) if view.round >= 2 else [1, 2]})"
+    Path("mine.py").write_text(STRATEGY % late)
+    with pytest.raises(Failure, match=r"peer-00, round 2: .*memory must be plain JSON data"):
+        amity.run(tiny(strategy="mine.py:Mine", rounds=5), "r")
+
+
+def test_a_notebook_of_ones_own_is_the_same_after_a_resume() -> None:
+    keeping = """if view.round == 3 and __import__("pathlib").Path("stop").exists():
+            raise ValueError("stopped")
+        seen = [*view.memory.get("seen", []), [view.round, 0.1 * view.round, None, {"a": True}]]
+        return amity.Decision({view.me: 1.0}, {"seen": seen}, {"seen": len(repr(seen))})"""
+    Path("mine.py").write_text(STRATEGY % keeping)
+    config = tiny(strategy="mine.py:Mine", rounds=5, checkpoint={"every": 2})
+    whole = amity.run(config, "whole").path
+    Path("stop").touch()
+    with pytest.raises(Failure, match="stopped"):
+        amity.run(config, "broken")
+    Path("stop").unlink()
+    assert contents(amity.resume("broken").path) == contents(whole)
+
+
 def test_resuming_a_finished_run_changes_nothing(whole: Path) -> None:
     before = contents(whole)
     amity.resume(whole)

@@ -31,13 +31,14 @@ from typing import Any
 import pytest
 import zenoh
 
-from amity.net import certs
-from amity.net.link.zenoh import LARGEST_MESSAGE, settings
-from amity.net.node import Node
+from amity.net.link.zenoh_settings import LARGEST_MESSAGE, settings
 from amity.net.ops.swarm import NETWORK, Swarm
 from amity.net.options import Net
+from amity.net.rounds import Done, Rounds
+from amity.net.trust import certs
 from amity.net.trust.identity import CERT, KEY, Identity, load_certificates, public_of
 from amity.net.trust.roster import Roster, split_address
+from amity.net.waiting import Next
 from amity.net.wire import DOMAIN, Stamp, frame, open_head, unframe
 from tests.conftest import tiny
 
@@ -350,7 +351,13 @@ def latencies(who: Who, seconds: float, pause: float = 0.05) -> list[float]:
 def _expected(me: str) -> Any:
     from amity.net.wire import Expected, Schema
 
-    return Expected(me, Schema(1, False, 0, 0, NOWHERE), ("answer",), VICTIM, any_schema=True)
+    return Expected(
+        me=me,
+        schema=Schema(size=1, masked=False, sketch=0, probe=0, digest=NOWHERE),
+        kinds=("answer",),
+        sender=VICTIM,
+        any_schema=True,
+    )
 
 
 def many_links(who: Who, count: int) -> int:
@@ -393,13 +400,13 @@ def deaf(who: Who, address: str, count: int, pause: float) -> int:
 def leisurely(_name: str) -> None:
     """In a peer's own process: no more than some rounds a second, as of a model that is worth
     training."""
-    at_once = Node._round
+    at_once = Rounds.play
 
-    def round(node: Node) -> Any:
+    def slowly(rounds: Rounds, now: Next, memory: Any) -> Done:
         time.sleep(0.15)
-        return at_once(node)
+        return at_once(rounds, now, memory)
 
-    Node._round = round  # type: ignore[method-assign, assignment]
+    Rounds.play = slowly  # type: ignore[method-assign]
 
 
 class Stage:

@@ -78,7 +78,7 @@ STAMP = Stamp(BEN, "trial", SCHEMA.digest)
 
 
 def expect(*kinds: Kind, schema: Schema = SCHEMA, **other: Any) -> Expected:
-    return replace(Expected("ann", schema, kinds, "ben"), **other)
+    return replace(Expected(me="ann", schema=schema, kinds=kinds, sender="ben"), **other)
 
 
 def sign(manifest: bytes, who: Identity = BEN) -> bytes:
@@ -768,7 +768,8 @@ def test_losses_that_are_no_numbers_are_malformed(text: str) -> None:
 
 
 def test_every_word_of_refusal_is_shown_by_a_test_above() -> None:
-    source = Path(wire.__file__).read_text(encoding="utf-8")
+    files = Path(wire.__file__).parent.glob("*.py")
+    source = "".join(path.read_text(encoding="utf-8") for path in files)
     words = set(re.findall(r'Refused\(\s*"([^"]+)"', source))
     shown = (
         {reason for reason, _ in HEADS} | {one[0] for one in BODIES} | {"wrong sender", "replay"}

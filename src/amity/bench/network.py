@@ -22,9 +22,10 @@ import numpy as np
 from amity.bench.measure import Say
 from amity.config import Config, resolve
 from amity.errors import Failure, brief
-from amity.net.link.zenoh import AskFailed
-from amity.net.moment import Moment, frozen
+from amity.net.link.base import AskFailed
+from amity.net.moment import frozen
 from amity.net.node import Node
+from amity.net.online import Online
 from amity.net.ops.swarm import Swarm
 from amity.net.options import Net
 from amity.net.setup import read_setup
@@ -158,31 +159,28 @@ def _mover(folder: Path, pipe: Connection) -> None:
     asks."""
     try:
         node = Node(read_setup(folder))
-        node.peer.trained.copy_(node.peer.start)
-        with node.connected():
-            moment = Moment(
-                frozen(node.peer, node.shard.world, 0), threading.Lock(), node.stamp, "fp32", None
-            )
-            node.service.phase = "ready"
-            node.service.offer(moment)
-            others = [name for name in node.roster.names if name != node.me]
+        peer, world = node.workshop.peer, node.workshop.shard.world
+        peer.trained.copy_(peer.start)
+        with node.connected() as online:
+            online.answers.offer(online.moment(frozen(peer, world, 0), None, 0, "ready"))
+            others = [name for name in online.membership.roster().names if name != node.me]
             until = time.monotonic() + 60
-            while not all(node.board.alive(j) for j in others) and time.monotonic() < until:
+            while not all(online.board.alive(j) for j in others) and time.monotonic() < until:
                 time.sleep(0.05)
             time.sleep(1)
-            pipe.send(_move(node, others))
+            pipe.send(_move(online, others))
             time.sleep(2)  # the others may still be asking
     except Exception as error:
         pipe.send((brief(error), 0))
 
 
-def _move(node: Node, others: list[str]) -> tuple[list[float], int]:
+def _move(online: Online, others: list[str]) -> tuple[list[float], int]:
     until, latencies, moved = time.monotonic() + MOVING, list[float](), [0]
 
     def pull(j: str) -> None:
         while time.monotonic() < until:
             try:
-                moved[0] += node.courier.model(j, "share", 0)[0].nbytes
+                moved[0] += online.courier.model(j, "share", 0)[0].nbytes
             except AskFailed:
                 time.sleep(0.05)
 
@@ -193,7 +191,7 @@ def _move(node: Node, others: list[str]) -> tuple[list[float], int]:
         for j in others:
             began = time.perf_counter()
             try:
-                node.courier.hello(j, 5.0)
+                online.courier.hello(j, 5.0)
                 latencies.append(time.perf_counter() - began)
             except AskFailed:
                 latencies.append(5.0)

@@ -86,30 +86,24 @@ class Board:
             }
             self.changed.notify_all()
 
-    def post(self, notice: Notice, again: bool = False) -> None:
+    def post(self, notice: Notice, again: bool = False) -> bool:
         """Take a card in; older ones, and second ones for a round that are not newer, are replays.
-        `again`: I asked for it, so it may well be the one that I have."""
+        `again`: I asked for it, so it may well be the one that I have. Returns whether it is the
+        first that I see of its round."""
         name = notice.manifest.sender
         with self.changed:
-            mine = self._notices.setdefault(name, {})
             if notice.data.phase == "done":
                 self._done[name] = notice.round
                 self.changed.notify_all()
-                return
+                return False
+            mine = self._notices.setdefault(name, {})
             known = mine.get(notice.round)
             if known is not None and known.manifest.at >= notice.manifest.at:
-                fetched = (
-                    known.manifest.nonce == notice.manifest.nonce
-                    and self._fetched.get(name) == known.manifest.nonce
-                )
-                if fetched and not again:  # now it came by itself, as it may once
-                    del self._fetched[name]
-                if again or fetched:
-                    return
-                raise Refused("replay", f"card of round {notice.round}")
+                self._same(known, notice, again)
+                return False
             if mine and notice.round < max(mine) - (KEPT - 1):
                 if again:
-                    return
+                    return False
                 raise Refused("replay", f"card of round {notice.round}, after one of {max(mine)}")
             mine[notice.round] = notice
             if again:
@@ -117,6 +111,17 @@ class Board:
             for old in sorted(mine)[:-KEPT]:
                 del mine[old]
             self.changed.notify_all()
+            return known is None
+
+    def _same(self, known: Notice, notice: Notice, again: bool) -> None:
+        """A card that I asked for may come by itself too, once; any other that I know is a
+        replay."""
+        name, nonce = known.manifest.sender, known.manifest.nonce
+        fetched = nonce == notice.manifest.nonce and self._fetched.get(name) == nonce
+        if fetched and not again:
+            del self._fetched[name]
+        if not (again or fetched):
+            raise Refused("replay", f"card of round {notice.round}")
 
     def live(self, name: str, here: bool) -> None:
         with self.changed:
@@ -124,9 +129,8 @@ class Board:
                 return
             if here:
                 self._gone[name] = 0.0
-            elif (
-                self._gone.get(name) == 0.0
-            ):  # who was never here, or has gone already, does not go again
+            elif self._gone.get(name) == 0.0:
+                # who was never here, or has gone already, does not go again
                 self._gone[name] = time.monotonic()
             self._silent.discard(name)
             self.changed.notify_all()

@@ -1,22 +1,24 @@
-"""Carries one peer's asks within a round over the network, and books what they move."""
+"""Carries one peer's asks within a round over the network. What moves is booked where it moves
+(`calls.py`, `courier.py`, `answers.py`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
 from typing import Any, TypeVar
 
 from amity.core import START, Answers, Ask, Card, PeerId, Row, Share
 from amity.errors import StrategyError
-from amity.facts import REPLY_BYTES, Fact, Ledger, Losses, ModelFact, Offer
+from amity.facts import Fact, Losses, ModelFact, Offer
 from amity.net.audit import Audit
 from amity.net.board import Notice
 from amity.net.courier import Courier
-from amity.net.link.zenoh import AskFailed, counted
+from amity.net.link.base import AskFailed, counted
+from amity.net.moment import Moment
+from amity.net.spending import Spending
+from amity.net.tally import Tally
 from amity.net.wire import Refused
 from amity.peer.mixing import check_row
-from amity.peer.proxy import CardSpec
 from amity.round.deciding import check_ask
 from amity.round.shard import Shard
 
@@ -28,36 +30,41 @@ class RemoteDesk:
 
     def __init__(
         self,
+        *,
         me: PeerId,
-        round: int,
+        moment: Moment,
+        present: Mapping[PeerId, Notice],
         shard: Shard,
-        card: Card | None,
-        spec: CardSpec | None,
-        degree: int,
-        present: dict[PeerId, Notice],
         courier: Courier,
+        invite: Callable[[PeerId, int], None],
+        spending: Spending,
+        tally: Tally,
         pool: ThreadPoolExecutor,
         audit: Audit,
     ) -> None:
-        self._me, self._round, self._shard, self.card = me, round, shard, card
-        self._spec, self._degree, self._present = spec, degree, present
-        self._courier, self._pool, self._audit = courier, pool, audit
-        self.ledger, self._books = Ledger(), Lock()
+        self._me, self._moment, self._round = me, moment, moment.round
+        self._present, self._shard, self._courier = dict(present), shard, courier
+        self._invite, self._spending, self._tally = invite, spending, tally
+        self._pool, self._audit = pool, audit
         self.arrived: set[PeerId] = set()
         self.missing: dict[PeerId, str] = {}
-        self.invite: Callable[[PeerId], None] = lambda _peer: None
-        self.allowed: Callable[[], int | None] = lambda: None
-        self.spend: Callable[[int], None] = lambda _steps: None
-        """Private steps that are left, and what to do about those that were taken (a peer may be
-        its own guest)."""
+        self.raw: set[str] = set()
+        """Facts that looked at raw data past any privacy."""
         self._shares: dict[PeerId, Share] = {}
         self._examples: dict[PeerId, int] = {}
         self._brought: dict[PeerId, Share] = {}
         self._cards: dict[PeerId, Card] = {}
         self._known: dict[tuple[ModelFact, PeerId], Any] = {}
-        self.raw: set[str] = set()
-        """Facts that looked at raw data past any privacy."""
         self._own: Losses | None = None
+
+    @property
+    def card(self) -> Card | None:
+        """My own, of this round."""
+        return self._moment.card
+
+    def round_of(self, j: PeerId) -> int:
+        """Of which round a neighbour's model is."""
+        return self._present[j].round
 
     def answer(self, ask: Ask) -> Answers:
         """What came back; who did not answer in time is missing, and the log says why."""
@@ -69,7 +76,7 @@ class RemoteDesk:
         if START in ask.peers:
             offers[START] = Offer(share=self._shard.peers[me].share_start)
         if fact.raw and offers:
-            self.raw.add(fact.name_of(self._spec))
+            self.raw.add(fact.name_of(self._moment.spec))
         return fact.read(self, {j: offers[j] for j in sorted(offers)})
 
     def _all(self, peers: list[PeerId], work: Callable[[PeerId], T], what: str) -> dict[PeerId, T]:
@@ -80,14 +87,8 @@ class RemoteDesk:
             try:
                 found[j] = future.result()
             except AskFailed as failed:
-                self._audit(
-                    "missing",
-                    j,
-                    counted(failed.reason),
-                    round=self._round,
-                    ask=what,
-                    detail=failed.reason[:100],
-                )
+                why, detail = counted(failed.reason), failed.reason[:100]
+                self._audit("missing", j, why, round=self._round, ask=what, detail=detail)
                 self.missing[j] = failed.reason
             except Refused as refused:
                 self._audit.refuse(j, refused.reason, str(refused), round=self._round, ask=what)
@@ -109,13 +110,7 @@ class RemoteDesk:
             offer = offer._replace(card=self._card_of(j))
         if "reply" in fact.moves:
             offer = offer._replace(losses=self._courier.losses(j, self._present[j].round))
-            self._book(reply_in=REPLY_BYTES)
         return offer
-
-    def _book(self, **sizes: int) -> None:
-        with self._books:
-            for column, size in sizes.items():
-                setattr(self.ledger, column, getattr(self.ledger, column) + size)
 
     def _pull(self, j: PeerId) -> None:
         if j not in self._shares:
@@ -128,25 +123,18 @@ class RemoteDesk:
                 self._present[j] = self._courier.card(j)
                 found = self._courier.model(j, "share", self._present[j].round)
             self._shares[j], self._examples[j] = found
-            self._book(model_in=self._shares[j].nbytes)
             self.arrived.add(j)
 
     def _card_of(self, j: PeerId) -> Card:
         if j not in self._cards:
             self._cards[j] = self._courier.card_of(j, self._present[j])
-            self._book(card_in=self._cards[j].nbytes)
         return self._cards[j]
 
     def _visit(self, j: PeerId, fact: Fact) -> Offer:
-        self.invite(j)
+        self._invite(j, self._round)
         offer = self._courier.visit(j, type(fact).__name__, self._round)
-        sent = self._shard.peers[self._me].share_start.nbytes
-        self._book(
-            model_out=sent, card_in=offer.card.nbytes if offer.card else 0, reply_in=REPLY_BYTES
-        )
         if offer.share is not None:
             self._brought[j] = offer.share
-            self._book(model_in=offer.share.nbytes)
             self.arrived.add(j)
         return offer
 
@@ -155,15 +143,10 @@ class RemoteDesk:
     def _mine(self, fact: Fact) -> Offer:
         peer = self._shard.peers[self._me]
         if fact.sends:
-            hosted = self._shard.host(
-                self._me, fact, self._me, self._spec, self._degree, self.allowed(), self._round
-            )
-            self.spend(hosted.private)
-            self._pay(hosted.forward, hosted.backward)
-            return hosted.offer
+            return self._my_own_guest(fact)
         if "reply" in fact.moves and self._own is None:
             answered = self._shard.own_losses(self._me, self._round)
-            self._pay(answered.forward, answered.backward)
+            self._tally.pay(answered.forward, answered.backward)
             self._own = Losses(*answered.values)
         return Offer(
             len(peer.data.train),
@@ -172,9 +155,16 @@ class RemoteDesk:
             self._own if "reply" in fact.moves else None,
         )
 
-    def _pay(self, forward: int, backward: int) -> None:
-        self.ledger.forward += forward
-        self.ledger.backward += backward
+    def _my_own_guest(self, fact: Fact) -> Offer:
+        moment, t = self._moment, self._round
+        hosted = self._spending.own(
+            t,
+            lambda allowed: self._shard.host(
+                self._me, fact, self._me, moment.spec, moment.degree, allowed, t
+            ),
+        )
+        self._tally.pay(hosted.forward, hosted.backward)
+        return hosted.offer
 
     def measured(self, fact: ModelFact, peers: Sequence[PeerId]) -> Answers:
         """What a fact says of models that are here; nothing is computed twice in a round."""
@@ -182,7 +172,7 @@ class RemoteDesk:
         if missing:
             self._shard.lent = self._shares
             answered = self._shard.measure(self._me, fact, missing, self._round, self._brought)
-            self._pay(answered.forward, answered.backward)
+            self._tally.pay(answered.forward, answered.backward)
             self._known |= {
                 (fact, j): value for j, value in zip(missing, answered.values, strict=True)
             }

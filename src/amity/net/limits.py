@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from amity.net.options import Net
+from amity.net.trust.roster import Roster
 from amity.net.wire import Refused
 
 BURST = 3.0
 """Seconds' worth that may come at once."""
-
-
 CARDS = 100.0
 """Cards a second that one neighbour may publish: rounds take longer."""
 MOST_NONCES = 1 << 16
@@ -132,3 +131,21 @@ class Allowance:
             if self._visits.get(round, 0) >= self._net.visits:
                 raise Refused("too many visits", f"more than {self._net.visits} in round {round}")
             self._visits[round] = self._visits.get(round, 0) + 1
+
+
+class Allowances:
+    """The limits of all members of a roster, whichever it is at the moment."""
+
+    def __init__(self, net: Net, me: str, roster: Callable[[], Roster]) -> None:
+        self._net, self._me, self._roster = net, me, roster
+        self._lock = threading.Lock()
+        self._known: dict[str, Allowance] = {}
+
+    def of(self, name: str) -> Allowance:
+        """Raises if this is no other member."""
+        if name == self._me or name not in self._roster().members:
+            raise Refused("not on the roster", repr(name[:63]))
+        with self._lock:
+            if name not in self._known:
+                self._known[name] = Allowance(self._net)
+            return self._known[name]

@@ -4,18 +4,25 @@ itself goes on."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
 
 from amity.core import Card, Share
-from amity.facts import Fact, Losses, Offer
+from amity.facts import Fact, Ledger, Losses, Offer
+from amity.net.tally import Tally
 from amity.net.wire import Format, Stamp, encode_share, encode_sketch
 from amity.peer.peer import Peer, Rows, World
 from amity.peer.proxy import CardSpec
 from amity.rng import rng
+from amity.round.shard import Hosted
+
+Phase = Literal["joining", "ready", "done"]
+"""Of a peer: it listens for a round, takes part, or has done all rounds."""
 
 INLINE = 64 * 1024
 """Cards up to this size travel with their announcement; larger ones are fetched."""
@@ -31,7 +38,12 @@ class Blob:
     @property
     def message(self) -> bytes:
         """As it is published or answered in one piece: with its body where that is small."""
-        return self.head + (self.body if len(self.body) <= INLINE else b"")
+        return self.head + self.carried
+
+    @property
+    def carried(self) -> bytes:
+        """What of the body travels with the head."""
+        return self.body if len(self.body) <= INLINE else b""
 
 
 def frozen(peer: Peer, world: World, round: int) -> Peer:
@@ -44,111 +56,111 @@ def frozen(peer: Peer, world: World, round: int) -> Peer:
 
     share, mask = (None if vector is None else vector.clone() for vector in (rows.share, rows.mask))
     copy = Rows(
-        rows.start.clone(),
-        rows.trained.clone(),
-        copies(rows.state),
-        copies(rows.next_state),
-        share,
-        mask,
+        start=rows.start.clone(),
+        trained=rows.trained.clone(),
+        state=copies(rows.state),
+        next_state=copies(rows.next_state),
+        share=share,
+        mask=mask,
     )
     still = Peer(peer.name, peer.data, world, copy)
     still.round = round
     return still
 
 
+@dataclass(kw_only=True)
 class Moment:
     """One round of this peer. Blobs are made when first asked for; whatever computes holds the lock
     of the learner."""
 
-    def __init__(
-        self, peer: Peer, computing: threading.Lock, stamp: Stamp, format: Format, card: Card | None
-    ) -> None:
-        self.peer, self._computing, self._stamp, self._format, self.card = (
-            peer,
-            computing,
-            stamp,
-            format,
-            card,
-        )
-        self._lock = threading.Lock()
-        self._blobs: dict[str, Blob] = {}
-        self._losses: Losses | None = None
+    peer: Peer
+    computing: threading.Lock
+    stamp: Stamp
+    format: Format
+    tally: Tally
+    card: Card | None = None
+    spec: CardSpec | None = None
+    degree: int = 0
+    """How many neighbours the peer has in this round."""
+    phase: Phase = "ready"
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+    _blobs: dict[str, Blob] = field(default_factory=dict, init=False, repr=False)
+    _losses: Losses | None = field(default=None, init=False)
 
     @property
     def round(self) -> int:
         return self.peer.round
 
-    def announcement(self, degree: int, phase: str) -> Blob:
+    @property
+    def examples(self) -> int:
+        return len(self.peer.data.train)
+
+    def announcement(self) -> Blob:
         """The card as it is published; without a body where the strategy has no cards, or while
         joining."""
-        sketch = self.card.sketch if self.card is not None and phase == "ready" else None
+        sketch = self.card.sketch if self.card is not None and self.phase == "ready" else None
         body = b"" if sketch is None else encode_sketch(sketch)
-        data = {"examples": len(self.peer.data.train), "degree": degree, "phase": phase}
-        blob = Blob(self._stamp.seal("card", self.round, body, data=data), body)
+        data = {"examples": self.examples, "degree": self.degree, "phase": self.phase}
+        blob = Blob(self.stamp.seal("card", self.round, body, data=data), body)
         with self._lock:
             self._blobs["card"] = blob
         return blob
 
     def blob(self, kind: str) -> Blob:
-        """`card`, `share` (the model after training) or `start` (the model that goes on visits)."""
+        """`card` (as it was announced), `share` (the model after training) or `start` (the one that
+        goes on visits)."""
         with self._lock:
-            if kind not in self._blobs:
-                share = self.peer.share if kind == "share" else self.peer.share_start
-                body = encode_share(share, self._format, self._draw(kind))
-                data = {"examples": len(self.peer.data.train)}
-                head = self._stamp.seal(
-                    "share" if kind == "share" else "start",
-                    self.round,
-                    body,
-                    format=self._format,
-                    data=data,
-                )
-                self._blobs[kind] = Blob(head, body)
+            if kind == "share" and kind not in self._blobs:
+                self._blobs[kind] = self._model("share", self.peer.share)
+            elif kind == "start" and kind not in self._blobs:
+                self._blobs[kind] = self._model("start", self.peer.share_start)
             return self._blobs[kind]
+
+    def _model(self, kind: Literal["share", "start"], share: Share) -> Blob:
+        body = encode_share(share, self.format, self._draw(kind))
+        data = {"examples": self.examples}
+        head = self.stamp.seal(kind, self.round, body, format=self.format, data=data)
+        return Blob(head, body)
 
     def _draw(self, *names: str) -> np.random.Generator:
         return rng(self.peer.world.seed, "transfer", self.round, self.peer.name, *names)
 
+    @contextmanager
+    def _computing(self) -> Iterator[Ledger]:
+        """Alone with the learner; the passes are booked, whatever comes of them."""
+        with self.computing:
+            self.peer.ledger = books = Ledger()
+            try:
+                yield books
+            finally:
+                self.tally.pay(books.forward, books.backward)
+
     def losses(self) -> Losses:
         if self._losses is None:
-            with self._computing:
+            with self._computing():
                 self._losses = self._losses or self.peer.own_losses()
         return self._losses
 
-    def host(
-        self,
-        fact: Fact,
-        guest: Share,
-        visitor: str,
-        spec: CardSpec | None,
-        degree: int,
-        allowed: int | None,
-    ) -> tuple[Offer, int]:
-        """Compute on a guest's model, within so many private steps; returns how many it took."""
-        with self._computing:
+    def host(self, fact: Fact, guest: Share, visitor: str, allowed: int | None) -> Hosted:
+        """Compute on a guest's model, within so many private steps."""
+        with self._computing() as books:
             self.peer.allowed, self.peer.spent = allowed, 0
-            offer = fact.serve(self.peer, guest, visitor, spec, degree)
-            return offer, self.peer.spent
+            offer = fact.serve(self.peer, guest, visitor, self.spec, self.degree)
+            return Hosted(offer, books.forward, books.backward, self.peer.spent)
 
     def visit_blob(self, offer: Offer, visitor: str, ask: str) -> Blob:
         """What a guest takes home, signed for it alone."""
         if offer.card is None or offer.losses is None:
             raise ValueError("a visit brings back a card and losses")
-        data = {
-            "examples": offer.examples,
-            "degree": offer.card.degree,
-            "before": offer.losses.before,
-            "after": offer.losses.after,
-        }
+        losses, sketch = offer.losses, offer.card.sketch
+        data: dict[str, float] = {"examples": offer.examples, "degree": offer.card.degree}
+        data |= {"before": losses.before, "after": losses.after}
         if offer.share is None:
-            body = encode_sketch(offer.card.sketch)
-            return Blob(
-                self._stamp.seal("probe", self.round, body, to=visitor, re=ask, data=data), body
-            )
-        body = encode_share(
-            offer.share, self._format, self._draw("visit", visitor), offer.card.sketch
-        )
-        head = self._stamp.seal(
-            "visit", self.round, body, to=visitor, re=ask, format=self._format, data=data
+            body = encode_sketch(sketch)
+            head = self.stamp.seal("probe", self.round, body, to=visitor, re=ask, data=data)
+            return Blob(head, body)
+        body = encode_share(offer.share, self.format, self._draw("visit", visitor), sketch)
+        head = self.stamp.seal(
+            "visit", self.round, body, to=visitor, re=ask, format=self.format, data=data
         )
         return Blob(head, body)

@@ -15,6 +15,8 @@ Count = Annotated[int, Field(ge=1, le=2**31)]
 class Net:
     """Waiting, transfer and limits. What one neighbour may cause is bounded by the last group."""
 
+    link: str = "zenoh"
+    """What carries the messages: an entry of `amity.net.link`, or one's own, `mine.py:Class`."""
     sync: Literal["round", "none"] = "round"
     """`round`: wait for the cards of the round. `none`: everyone at its own pace, with the newest
     of each neighbour."""

@@ -1,145 +1,68 @@
-"""The network as a peer sees it: publish a card, ask a member, answer asks, know who is there.
-
-`Link` is all that the rest of Amity knows of a network; `ZenohLink` is the one for real machines.
-TLS with certificates on both sides is always on. Zenoh's access control lets a certificate's name
-publish only below its own name and ask only in its own name:
-
-    amity/NETWORK/OWNER/card              put by OWNER
-    amity/NETWORK/OWNER/live              liveliness token of OWNER
-    amity/NETWORK/OWNER/rpc/ASKER/METHOD  queries, by ASKER only
+"""Zenoh (https://zenoh.io): the link for real machines. TLS with certificates on both sides is
+always on; `zenoh_settings.py` says who may say what.
 
 Behind a relay the neighbour's certificate is the relay's, so all of that is checked again by
-signature (`wire.py`).
+signature (`amity.net.wire`).
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import queue
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import zenoh
 
 from amity.errors import NetworkError
+from amity.net.audit import Audit, Handshakes
+from amity.net.link.base import Alive, AskFailed, Handlers, Transport
+from amity.net.link.registry import links
+from amity.net.link.zenoh_session import ZenohRelay, opened, opened_here, short, watch_links
+from amity.net.link.zenoh_settings import settings
 from amity.net.trust.identity import Identity
 from amity.net.trust.roster import Roster
 
-LARGEST_MESSAGE = 4 << 20
-"""Bytes of one message on a link; models travel in chunks, so nothing honest is longer."""
 LOOK = 0.25
 """Seconds between looks whether somebody who owes an answer is still there."""
-Alive = Callable[[], bool]
 SMALLEST_CHUNK = 1024
 """Bytes of the parts of a long answer, but for the last."""
 log = logging.getLogger(__name__)
 
 
-class AskFailed(Exception):
-    """An ask that got no answer, or only a part of it."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-KNOWN = frozenset(
-    {
-        *(
-            "timeout",
-            "gone",
-            "no answer",
-            "not connected",
-            "not here",
-            "unavailable",
-            "failed",
-            "closing",
-        ),
-        *(
-            "more than was asked for",
-            "a part is missing",
-            "its card has no sketch",
-            "not on the roster",
-            "malformed",
-        ),
-        *(
-            "replay",
-            "too old",
-            "clock",
-            "wrong key",
-            "bad signature",
-            "wrong addressee",
-            "wrong schema",
-            "wrong network",
-        ),
-        *(
-            "wrong sender",
-            "wrong kind",
-            "not invited",
-            "too many asks",
-            "too many transfers",
-            "too many visits",
-        ),
-    }
-)
-"""Why an ask may fail, as we count it: what others write is theirs, and could be anything."""
-
-
-def counted(reason: str) -> str:
-    """A reason to count by."""
-    word = reason.partition(":")[0]
-    return word if word in KNOWN else "another reason"
-
-
-class Request(Protocol):
-    """An ask that arrived: who asks (as the network knows it), what, and how to answer."""
-
-    asker: str
-    method: str
-    payload: bytes
-
-    def reply(self, data: bytes, offset: int = 0) -> None:
-        """A part of the answer."""
-
-    def fail(self, reason: str) -> None: ...
-
-    def done(self) -> None:
-        """No more parts."""
-
-
+@links.register("zenoh")
 @dataclass(frozen=True)
-class Handlers:
-    """What a link calls, from threads of its own; all must return at once."""
+class Zenoh(Transport):
+    """Mutual TLS over TCP, dialled by the roster; a router of Zenoh as relay."""
 
-    on_card: Callable[[str, bytes], None]
-    on_ask: Callable[[Request], None]
-    on_live: Callable[[str, bool], None]
-    on_stranger: Callable[[str], None]
+    def open(
+        self, *, identity: Identity, roster: Roster, listen: str, handlers: Handlers, lease: float
+    ) -> ZenohLink:
+        return ZenohLink(
+            identity=identity, roster=roster, listen=listen, handlers=handlers, lease=lease
+        )
 
-
-class Link(Protocol):
-    def publish(self, data: bytes) -> None: ...
-
-    def ask(
+    def relay(
         self,
-        peer: str,
-        method: str,
-        payload: bytes,
-        timeout: float,
-        limit: int,
-        alive: Alive,
-        bulk: bool = False,
-    ) -> Iterator[tuple[int, bytes]]:
-        """Parts of the answer with their offsets, as they come, at most `limit` bytes; AskFailed
-        where it breaks off. The parts of a bulky answer give way to small ones."""
+        *,
+        identity: Identity,
+        roster: Roster,
+        listen: str,
+        lease: float,
+        on_stranger: Callable[[str], None],
+    ) -> ZenohRelay:
+        return ZenohRelay(
+            identity=identity, roster=roster, listen=listen, lease=lease, on_stranger=on_stranger
+        )
 
-    def close(self) -> None: ...
+    def overhear(self, audit: Audit) -> None:
+        Handshakes(audit)
+
+    @property
+    def may_fork(self) -> bool:
+        return not opened_here()
 
 
 class _Query:
@@ -220,20 +143,18 @@ class _Parts:
 
 
 class ZenohLink:
-    """One Zenoh session. Roster and certificate are read when it opens; a change of either means a
-    new link."""
+    """One Zenoh session."""
 
     def __init__(
-        self, identity: Identity, roster: Roster, listen: str, handlers: Handlers, lease: float
+        self, *, identity: Identity, roster: Roster, listen: str, handlers: Handlers, lease: float
     ) -> None:
         self._me, self._root, self._handlers = identity.name, f"amity/{roster.network}", handlers
-        self._roster = roster
         mine, where = f"{self._root}/{self._me}", f"listen {listen}" if listen else "no listener"
         try:
-            self._session = session = _opened(settings(identity, roster, listen, lease), roster)
+            self._session = session = opened(settings(identity, roster, listen, lease), roster)
         except zenoh.ZError as error:
             raise NetworkError(
-                f"{identity.name}: the network could not be opened ({where}; {_short(error)})"
+                f"{identity.name}: the network could not be opened ({where}; {short(error)})"
             ) from None
         try:
             self._declared: list[Any] = [
@@ -247,7 +168,7 @@ class ZenohLink:
         except zenoh.ZError as error:
             session.close()  # type: ignore[no-untyped-call]
             raise NetworkError(
-                f"{identity.name}: the network could not be opened ({_short(error)})"
+                f"{identity.name}: the network could not be opened ({short(error)})"
             ) from None
         self._closing = watch_links(session, roster, handlers.on_stranger)
 
@@ -264,13 +185,14 @@ class ZenohLink:
                 priority=zenoh.Priority.INTERACTIVE_HIGH,
             )
         except zenoh.ZError as error:  # closed meanwhile
-            raise AskFailed(_short(error)) from None
+            raise AskFailed(short(error)) from None
 
     def ask(
         self,
         peer: str,
         method: str,
         payload: bytes,
+        *,
         timeout: float,
         limit: int,
         alive: Alive,
@@ -288,7 +210,7 @@ class ZenohLink:
                 priority=zenoh.Priority.DATA_LOW if bulk else zenoh.Priority.INTERACTIVE_HIGH,
             )
         except zenoh.ZError as error:
-            raise AskFailed(_short(error)) from None
+            raise AskFailed(short(error)) from None
         yield from parts(timeout + 1)
 
     # -- called by Zenoh ---------------------------------------------------------------------------
@@ -315,177 +237,3 @@ class ZenohLink:
         name = self._name_in(str(sample.key_expr), 0)
         if name != self._me:
             self._handlers.on_live(name, sample.kind == zenoh.SampleKind.PUT)
-
-
-SESSIONS: list[int] = []
-"""Processes that have opened a session: Zenoh's threads do not survive a fork, so they must not
-fork peers."""
-
-
-def _opened(config: dict[str, Any], roster: Roster) -> zenoh.Session:
-    """Zenoh closes a link whose data cannot be delivered by blocking one of its threads for ten
-    seconds (SO_LINGER). With one thread of a kind, as it has by default, all other links stand
-    still meanwhile: give it enough of them."""
-    if not SESSIONS:
-        threads = max(8, min(64, len(roster.everyone)))
-        kinds = ", ".join(
-            f"{kind}: (worker_threads: {threads})" for kind in ("acc", "app", "net", "tx", "rx")
-        )
-        os.environ.setdefault("ZENOH_RUNTIME", f"({kinds})")
-    SESSIONS.append(os.getpid())
-    return zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
-
-
-def _short(error: Exception) -> str:
-    return str(error).partition(" at /")[0].splitlines()[0][:160]
-
-
-def settings(identity: Identity, roster: Roster, listen: str, lease: float) -> dict[str, Any]:
-    """Zenoh's own config. Everyone dials every member that stands before it in the roster (links
-    that are only learnt by gossip are never dialled again), and the relay; a peer that nobody can
-    dial is a client of the relay."""
-    direct = [
-        member.address
-        for name, member in roster.members.items()
-        if member.address and name < identity.name
-    ]
-    relay = [roster.relay.address] if roster.relay and roster.relay.name != identity.name else []
-    hidden = not listen
-    return {
-        "mode": "client" if hidden else "peer",
-        "listen": {"endpoints": [] if hidden else [f"tls/{listen}"]},
-        "connect": _dialling(relay if hidden else direct + relay),
-        "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}, "delay": 0},
-        "transport": transport(identity, lease),
-        "access_control": access(roster, f"amity/{roster.network}"),
-    }
-
-
-def _dialling(addresses: list[str]) -> dict[str, Any]:
-    return {
-        "endpoints": [f"tls/{address}" for address in addresses],
-        "timeout_ms": -1,
-        "exit_on_failure": False,
-        "retry": {"period_init_ms": 200, "period_max_ms": 1000, "period_increase_factor": 2},
-    }
-
-
-def transport(identity: Identity, lease: float) -> dict[str, Any]:
-    key, cert, ca = (
-        str(Path(path).resolve())
-        for path in (identity.key_path, identity.cert_path, identity.ca_path)
-    )
-    return {
-        "link": {
-            "protocols": ["tls"],
-            "tx": {"lease": int(lease * 1000), "keep_alive": 4},
-            "rx": {"max_message_size": LARGEST_MESSAGE},
-            "tls": {
-                "root_ca_certificate": ca,
-                "enable_mtls": True,
-                "verify_name_on_connect": True,
-                "listen_private_key": key,
-                "listen_certificate": cert,
-                "connect_private_key": key,
-                "connect_certificate": cert,
-                "close_link_on_expiration": True,
-            },
-        },
-        "shared_memory": {"enabled": False},
-    }
-
-
-def access(roster: Roster, root: str) -> dict[str, Any]:
-    """Default: nothing. Each name on the roster may speak below its own name and ask in its own
-    name; a relay passes on what others said, so its word is worth what their signatures are
-    worth."""
-    rules: list[dict[str, Any]] = []
-    subjects: list[dict[str, Any]] = []
-    policies: list[dict[str, Any]] = []
-    heard = ["put", "delete", "reply", "query", "declare_queryable", "declare_subscriber"]
-    heard += ["liveliness_token", "liveliness_query", "declare_liveliness_subscriber"]
-
-    def allow(name: str, kind: str, flow: str, keys: list[str], messages: list[str]) -> str:
-        rule = {
-            "id": f"{kind}-{name}",
-            "permission": "allow",
-            "flows": [flow],
-            "key_exprs": keys,
-            "messages": messages,
-        }
-        rules.append(rule)
-        return f"{kind}-{name}"
-
-    for name in roster.names:
-        said = ["put", "delete", "reply", "declare_queryable", "liveliness_token"]
-        follow = ["declare_subscriber", "declare_liveliness_subscriber", "liveliness_query"]
-        mine = [
-            allow(name, "own", "ingress", [f"{root}/{name}/**"], said),
-            allow(name, "ask", "ingress", [f"{root}/*/rpc/{name}/**"], ["query"]),
-            allow(name, "follow", "ingress", [f"{root}/*/card", f"{root}/*/live"], follow),
-            allow(name, "out", "egress", [f"{root}/**"], heard),
-        ]
-        subjects.append({"id": name, "cert_common_names": [name]})
-        policies.append({"rules": mine, "subjects": [name]})
-    if roster.relay is not None:
-        name = roster.relay.name
-        passes = [
-            allow(name, f"relay-{flow}", flow, [f"{root}/**"], heard)
-            for flow in ("ingress", "egress")
-        ]
-        subjects.append({"id": name, "cert_common_names": [name]})
-        policies.append({"rules": passes, "subjects": [name]})
-    return {
-        "enabled": True,
-        "default_permission": "deny",
-        "rules": rules,
-        "subjects": subjects,
-        "policies": policies,
-    }
-
-
-class Relay:
-    """A Zenoh router for peers that nobody can dial. It sees what passes and can drop it, never
-    alter it unseen. It does not pass on between two that both listen: those dial each other."""
-
-    def __init__(
-        self,
-        identity: Identity,
-        roster: Roster,
-        listen: str,
-        lease: float,
-        on_stranger: Callable[[str], None],
-    ) -> None:
-        config = settings(identity, roster, listen, lease)
-        config |= {"mode": "router", "connect": _dialling([])}
-        try:
-            self._session = _opened(config, roster)
-        except zenoh.ZError as error:
-            raise NetworkError(
-                f"{identity.name}: the relay could not listen on {listen} ({_short(error)})"
-            ) from None
-        self._closing = watch_links(self._session, roster, on_stranger)
-
-    def close(self) -> None:
-        self._closing.set()
-        self._session.close()  # type: ignore[no-untyped-call]
-
-
-def watch_links(
-    session: zenoh.Session, roster: Roster, on_stranger: Callable[[str], None]
-) -> threading.Event:
-    """A certificate of our authority opens a link even if its name is on no roster; it gets
-    nothing, and is reported. Returns what ends the watch."""
-    allowed, closing = {member.name for member in roster.everyone}, threading.Event()
-
-    def watch() -> None:
-        while not closing.wait(0.5):
-            try:
-                names = {str(link.auth_identifier) for link in session.info.links()}
-            except zenoh.ZError:
-                return
-            for name in names - allowed:
-                on_stranger(name)
-
-    threading.Thread(target=watch, name="links", daemon=True).start()
-    return closing

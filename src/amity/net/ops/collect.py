@@ -13,6 +13,7 @@ from amity.config import Config, read_toml
 from amity.core import PeerId, Row
 from amity.data import split
 from amity.errors import RunDirError
+from amity.facts import Ledger
 from amity.files import dump, write_atomically
 from amity.net.accounts import Privacy, privacy_of
 from amity.records import EdgeRecord, PeerRecord, Record, RoundRecord
@@ -43,11 +44,31 @@ def _peer(path: Path) -> list[tuple[PeerId, Path]]:
     return []
 
 
+def records_of(state: Path) -> list[PeerRecord]:
+    """A peer's records. What it moved and computed after the last of them stands in its log, since
+    a peer goes on answering; here it is part of the last."""
+    records = read_records(state / "metrics.jsonl", PeerRecord)
+    if records:
+        last = records[-1]
+        rest = _after_records(state).as_dict()
+        sums = {key: getattr(last, key) + value for key, value in rest.items()}
+        records[-1] = replace(last, **sums)
+    return records
+
+
+def _after_records(state: Path) -> Ledger:
+    """Of all lives of a peer that did not end with a kill."""
+    stops = [line for line in read_lines(state / "audit.jsonl") if line["event"] == "stop"]
+    return Ledger(
+        **{key: sum(int(line.get(key, 0)) for line in stops) for key in Ledger().as_dict()}
+    )
+
+
 def merge(out: Path, config: Config) -> None:
     """Write metrics, edges, rounds and timings of a swarm from those of its peers. Rounds that a
     peer missed are missing."""
     states = peers_in(out)
-    metrics = _in_order(read_records(at / "metrics.jsonl", PeerRecord) for at in states.values())
+    metrics = _in_order(records_of(at) for at in states.values())
     edges = _in_order(read_records(at / "edges.jsonl", EdgeRecord) for at in states.values())
     if not metrics:
         raise RunDirError(f"{out}: no peer has finished a round; its peer.log says why")

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from amity._version import __version__
 from amity.errors import AmityError
-from amity.net.link.zenoh import AskFailed
+from amity.net.link.base import AskFailed
 from amity.net.node import Node
-from amity.net.ops.check import Finding
+from amity.net.online import Online
+from amity.net.ops.reach import Finding
 from amity.net.setup import Setup
 from amity.net.wire import Refused
 
@@ -22,24 +23,23 @@ SKEW = 60.0
 def greetings(setup: Setup) -> Iterator[Finding]:
     """One finding for every member that answers."""
     try:
-        node = Node(setup)
-        with node.connected():
-            until = time.monotonic() + WAIT
-            others = [name for name in node.roster.names if name != node.me]
-            while time.monotonic() < until and not all(node.board.alive(j) for j in others):
+        with Node(setup).connected() as online:
+            board, until = online.board, time.monotonic() + WAIT
+            others = [name for name in online.membership.roster().names if name != setup.who.name]
+            while time.monotonic() < until and not all(board.alive(j) for j in others):
                 time.sleep(0.1)
-            here = [j for j in others if node.board.alive(j)]
+            here = [j for j in others if board.alive(j)]
             if not here:
                 yield Finding("greet", True, "nobody is running yet")
             for j in here:
-                yield _greet(node, j)
+                yield _greet(online, j)
     except AmityError as error:
         yield Finding("greet", False, str(error))
 
 
-def _greet(node: Node, j: str) -> Finding:
+def _greet(online: Online, j: str) -> Finding:
     try:
-        manifest = node.courier.hello(j)
+        manifest = online.courier.hello(j)
     except (AskFailed, Refused) as error:
         return Finding(f"greet {j}", False, f"does not answer ({error})")
     apart = time.time() - manifest.at / 1000
@@ -47,7 +47,7 @@ def _greet(node: Node, j: str) -> Finding:
         return Finding(
             f"greet {j}", False, f"its clock and mine are {abs(apart):.0f} s apart; set them (NTP)"
         )
-    if manifest.schema_ != node.schema.digest:
+    if manifest.schema_ != online.workshop.schema.digest:
         return Finding(
             f"greet {j}",
             False,

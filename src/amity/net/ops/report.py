@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from amity.core import START, PeerId
 from amity.errors import RunDirError
 from amity.net.accounts import Privacy, privacy_of
-from amity.net.ops.collect import peers_in
+from amity.net.ops.collect import peers_in, records_of
 from amity.records import EdgeRecord, PeerRecord, TimingRecord
 from amity.show import figures
 from amity.show.page import page, section
@@ -42,7 +42,7 @@ class Story:
         written = (state / "config.toml").is_file()
         return cls(
             name=name,
-            metrics=read_records(state / "metrics.jsonl", PeerRecord),
+            metrics=records_of(state),
             edges=read_records(state / "edges.jsonl", EdgeRecord),
             timings=read_records(state / "timings.jsonl", TimingRecord),
             log=read_lines(state / "audit.jsonl"),

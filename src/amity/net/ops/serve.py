@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import signal
 import threading
+from contextlib import suppress
 from types import FrameType
 
 from amity.data import Dataset
 from amity.errors import AmityError, IdentityError, NetworkError
 from amity.forward import Outbox
-from amity.net.audit import Audit, Handshakes
-from amity.net.link.zenoh import Relay
-from amity.net.node import LOOK, Node, stamps
+from amity.net.audit import Audit
+from amity.net.link import transport_of
+from amity.net.link.base import Relay
+from amity.net.membership import LOOK, Papers, stamps
+from amity.net.node import Node
 from amity.net.setup import Setup
 from amity.net.trust.identity import Identity
 from amity.net.trust.roster import Roster
 from amity.sinks.stream import Stream, Wanted
 
-STRANGER = "not on the roster"
 
-
-class Stopped(SystemExit):
-    """The operator asked this process to end; what was done is kept."""
+class Stopped(BaseException):
+    """The operator asked this process to end; what was done is kept. No SystemExit: that would be
+    blamed on the strategy whose turn it is."""
 
     def __str__(self) -> str:
         return "by a signal"
@@ -32,71 +34,101 @@ def serve(setup: Setup, sinks: Wanted = None, dataset: Dataset | None = None) ->
     done again. Sinks take events in a thread of their own, so that a slow one delays no round."""
     stream = Stream(sinks)
     outbox = Outbox(stream)
-    try:
-        node = Node(setup, dataset=dataset, listen_in=Handshakes, tell=outbox.take)
+    transport = transport_of(setup.net.link)
+    listens = threading.current_thread() is threading.main_thread()
+    with suppress(Stopped):
+        try:
+            node = Node(
+                setup,
+                transport=transport,
+                dataset=dataset,
+                listen_in=transport.overhear,
+                tell=outbox.take,
+            )
 
-        def stop(_signal: int, _frame: FrameType | None) -> None:
-            node.stop.set()
-            raise Stopped(0)
+            def stop(_signal: int, _frame: FrameType | None) -> None:
+                node.stop.set()
+                raise Stopped
 
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, stop)
-        stream.open()
-        node.run()
-    finally:
-        outbox.close()
+            if listens:
+                signal.signal(signal.SIGTERM, stop)
+            stream.open()
+            node.run()
+            if listens:  # it has ended, whatever is asked now
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        finally:
+            outbox.close()
 
 
 def serve_relay(setup: Setup) -> None:
     """Pass on until told to stop. A new roster or certificate is taken up when its file changes."""
     if not setup.who.listen:
         raise IdentityError(f"{setup.folder / 'peer.toml'}: a relay must listen; set peer.listen")
-    identity, roster = _relay_files(setup)
+    papers = _relay_papers(setup)
     setup.state.mkdir(parents=True, exist_ok=True)
-    audit, ended = Audit(setup.state / "audit.jsonl", identity.name), threading.Event()
-    Handshakes(audit)
+    audit, ended = Audit(setup.state / "audit.jsonl", papers.identity.name), threading.Event()
+    relaying = _Relaying(setup, audit, ended)
     signal.signal(signal.SIGTERM, lambda _signal, _frame: ended.set())
-    audit("start", network=roster.network, members=len(roster.names))
-    opened = False
-
-    def on_stranger(name: str) -> None:
-        audit("refused", "", STRANGER, link=name[:63])
-
+    audit("start", network=papers.roster.network, members=len(papers.roster.names))
     while not ended.is_set():
-        files = stamps(setup.roster, identity.cert_path, identity.ca_path)
-        try:
-            relay = Relay(
-                identity,
-                roster,
-                setup.who.listen,
-                setup.net.lease,
-                lambda n: audit("refused", "", STRANGER, link=n),
-            )
-        except NetworkError as error:
-            if not opened:
-                raise
-            audit("error", why="network", message=str(error))
-            ended.wait(LOOK)
-            continue
-        opened = True
-        try:
-            while not ended.wait(LOOK):
-                if stamps(*files) != files:
-                    files = stamps(*files)
-                    try:
-                        identity, roster = _relay_files(setup)
-                    except AmityError as error:
-                        audit("error", why="roster or certificate", message=str(error))
-                        continue
-                    audit("roster", identity.name, "read again")
-                    break
-        finally:
-            relay.close()
+        papers = relaying.until_new(papers)
     audit("stop")
     audit.close()
 
 
-def _relay_files(setup: Setup) -> tuple[Identity, Roster]:
+class _Relaying:
+    """A relay that is opened anew whenever its papers have changed."""
+
+    def __init__(self, setup: Setup, audit: Audit, ended: threading.Event) -> None:
+        self._setup, self._audit, self._ended = setup, audit, ended
+        self._transport = transport_of(setup.net.link)
+        self._transport.overhear(audit)
+        self._opened = False
+
+    def until_new(self, papers: Papers) -> Papers:
+        """Pass on until there are new papers, or the end."""
+        identity = papers.identity
+        files = stamps(self._setup.roster, identity.cert_path, identity.ca_path)
+        try:
+            relay = self._open(papers)
+        except NetworkError as error:
+            if not self._opened:
+                raise
+            self._audit("error", why="network", message=str(error))
+            self._ended.wait(LOOK)
+            return papers
+        self._opened = True
+        try:
+            while not self._ended.wait(LOOK):
+                if stamps(*files) != files:
+                    files = stamps(*files)
+                    if (found := self._read()) is not None:
+                        return found
+        finally:
+            relay.close()
+        return papers
+
+    def _open(self, papers: Papers) -> Relay:
+        return self._transport.relay(
+            identity=papers.identity,
+            roster=papers.roster,
+            listen=self._setup.who.listen,
+            lease=self._setup.net.lease,
+            on_stranger=lambda name: self._audit("refused", "", "not on the roster", link=name),
+        )
+
+    def _read(self) -> Papers | None:
+        """New papers, if they are in order; if not, the old ones stay."""
+        try:
+            papers = _relay_papers(self._setup)
+        except AmityError as error:
+            self._audit("error", why="roster or certificate", message=str(error))
+            return None
+        self._audit("roster", papers.identity.name, "read again")
+        return papers
+
+
+def _relay_papers(setup: Setup) -> Papers:
     identity, roster = Identity.load(setup.identity, setup.who.name), Roster.load(setup.roster)
     if (
         roster.relay is None
@@ -107,4 +139,4 @@ def _relay_files(setup: Setup) -> tuple[Identity, Roster]:
             f"{setup.roster}: [relay] must be name {identity.name!r} with fingerprint"
             f" {identity.fingerprint}"
         )
-    return identity, roster
+    return Papers(identity, roster)

@@ -32,7 +32,7 @@ from amity.errors import AmityError, ConfigError, Failure, IdentityError
 from amity.events import Tell, nobody
 from amity.files import write_atomically
 from amity.forward import PipeSink
-from amity.net.link.zenoh import SESSIONS
+from amity.net.link import transport_of
 from amity.net.ops.listen import Ears
 from amity.net.ops.serve import serve
 from amity.net.options import Net
@@ -72,6 +72,7 @@ class Swarm:
                 " run`"
             )
         needs_opacus(self.config.privacy.instance)
+        self.transport = transport_of(self.net.link)
         self.names = peer_names(self.config.peers)
         self.processes: dict[PeerId, Any] = {}
         self.dataset: Dataset = load_data(self.config)
@@ -155,7 +156,7 @@ class Swarm:
 
     def start(self, names: Sequence[PeerId] | None = None) -> None:
         """Fork one process a peer; each opens its own folder, as `amity peer run` would."""
-        if os.getpid() in SESSIONS:
+        if not self.transport.may_fork:
             raise Failure(
                 "this process has opened a network itself and cannot fork peers; start the swarm in"
                 " one of its own"
@@ -189,8 +190,9 @@ class Swarm:
             code = 0
         except AmityError as error:
             sys.stderr.write(f"amity: {error}\n")
-        except SystemExit:
-            code = 0
+        except SystemExit as error:
+            code = _failure(error)
+            sys.stderr.write(f"amity: {name} ended itself before its last round ({error!r})\n")
         except BaseException:
             traceback.print_exc()
         finally:
@@ -255,6 +257,12 @@ class Swarm:
         """Those whose process ended with an error, and its last line."""
         ended = {name: p.exitcode for name, p in self.processes.items() if not p.is_alive()}
         return {name: self._last_words(name) for name, code in ended.items() if code}
+
+
+def _failure(error: SystemExit) -> int:
+    """The exit code of code that ended its process: whatever it says, its peer has not done its
+    rounds."""
+    return error.code if isinstance(error.code, int) and 0 < error.code < 256 else 1
 
 
 def free_ports(count: int) -> list[int]:

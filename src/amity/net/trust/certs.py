@@ -40,9 +40,9 @@ EARLIER = timedelta(minutes=5)
 LONGEST = 36500.0
 _PEM = serialization.Encoding.PEM
 _USES = (
-    "digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
-    "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
-)  # fmt: skip
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+    *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
 
 
 def make_key(folder: Path, name: str, hosts: Sequence[str]) -> None:

@@ -1,0 +1,208 @@
+"""What a peer answers, once it knows who asks.
+
+| method | answer |
+|---|---|
+| `hello` | my schema, version, round |
+| `card` | my newest card |
+| `head` | signed manifest of a model (`share`, `start`) or a large card of the last two rounds |
+| `body` | its bytes from an offset on, in chunks |
+| `losses` | my losses before and after training |
+| `host` | fetches the asker's model, probes or trains it here; the head of what came of it |
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from amity._version import __version__
+from amity.core import Share
+from amity.facts import REPLY_BYTES, Fact, Probe, Visit
+from amity.net.audit import Audit
+from amity.net.board import KEPT
+from amity.net.limits import Allowance
+from amity.net.link.base import AskFailed, Request
+from amity.net.moment import Blob, Moment
+from amity.net.options import Net
+from amity.net.spending import Spending
+from amity.net.tally import BOOKED, Tally
+from amity.net.wire import Manifest, Refused, Stamp
+
+FACTS: Mapping[str, Fact] = {"Probe": Probe(), "Visit": Visit()}
+"""What a guest may ask for."""
+Guest = Callable[[str, int], Share]
+"""Fetches a member's model of the start of a round."""
+Answer = Callable[[Request, Manifest, Allowance], None]
+
+
+class Absent(Exception):
+    """Asked for something that is not here (yet, or any more): no fault of the asker."""
+
+
+class Answers:
+    """What can be asked about the last two rounds. Methods may be called from any thread."""
+
+    def __init__(
+        self,
+        *,
+        stamp: Stamp,
+        net: Net,
+        audit: Audit,
+        spending: Spending,
+        tally: Tally,
+        guest: Guest,
+    ) -> None:
+        self._stamp, self._net, self._audit, self._guest = stamp, net, audit, guest
+        self._spending, self._tally = spending, tally
+        self._lock = threading.Lock()
+        self._moments: dict[int, Moment] = {}
+        self._visits: dict[tuple[str, str], tuple[int, Blob]] = {}
+        self._invited: set[tuple[int, str]] = set()
+        """Whom I asked to host me, by round: they may have my start model."""
+        self._farewell: Blob | None = None
+        self.methods: Mapping[str, Answer] = {
+            "hello": self._hello,
+            "card": self._card,
+            "head": self._head,
+            "body": self._body,
+            "losses": self._losses,
+            "host": self._host,
+        }
+
+    def offer(self, moment: Moment) -> None:
+        """From now on this round can be asked about; two rounds are kept."""
+        with self._lock:
+            self._moments[moment.round] = moment
+            for old in sorted(self._moments)[:-KEPT]:
+                del self._moments[old]
+            oldest = min(self._moments)
+            self._visits = {key: found for key, found in self._visits.items() if found[0] >= oldest}
+            self._invited = {(round, name) for round, name in self._invited if round >= oldest}
+
+    def invite(self, name: str, round: int) -> None:
+        """From now on this member may have my start model of a round."""
+        with self._lock:
+            self._invited.add((round, name))
+
+    def say_farewell(self, card: Blob) -> None:
+        """All rounds are done: this is my last card."""
+        self._farewell = card
+
+    # -- methods -----------------------------------------------------------------------------------
+
+    def _answer(
+        self, request: Request, manifest: Manifest, data: Mapping[str, int | float | str]
+    ) -> None:
+        head = self._stamp.seal(
+            "answer", manifest.round, to=request.asker, re=manifest.nonce, data=data
+        )
+        self._audit.meters.bytes.labels("out").inc(len(head))
+        request.reply(head)
+
+    def _moment(self, round: int) -> Moment:
+        """Of a round; -1: the newest."""
+        with self._lock:
+            wanted = max(self._moments, default=-1) if round < 0 else round
+            moment = self._moments.get(wanted)
+        if moment is None:
+            raise Absent(f"round {round}")
+        return moment
+
+    def _hello(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
+        with self._lock:
+            newest = max(self._moments, default=-1)
+            phase = self._moments[newest].phase if self._moments else "joining"
+        data: Mapping[str, int | float | str] = {
+            "version": __version__,
+            "round": newest,
+            "phase": phase,
+        }
+        self._answer(request, manifest, data)
+
+    def _card(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
+        last = self._farewell if manifest.round < 0 else None
+        request.reply((last or self._moment(manifest.round).blob("card")).message)
+
+    def _head(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
+        blob = self._blob(request, manifest)
+        self._disclose(request, manifest)
+        request.reply(blob.head)
+
+    def _body(self, request: Request, manifest: Manifest, allowance: Allowance) -> None:
+        body, offset = self._blob(request, manifest).body, manifest.data.get("offset", 0)
+        if not isinstance(offset, int) or not 0 <= offset < max(len(body), 1):
+            raise Refused("malformed", f"offset {offset!r}")
+        self._disclose(request, manifest)
+        kind = BOOKED[str(manifest.data["kind"])]
+        with allowance.transfer():
+            for at in range(offset, len(body), self._net.chunk):
+                part = body[at : at + self._net.chunk]
+                if wait := allowance.pace(len(part)):
+                    time.sleep(min(wait, self._net.patience))
+                self._tally.sent(kind, len(part))  # whoever has it finds it booked
+                request.reply(part, at)
+        self._audit.meters.bytes.labels("out").inc(len(body) - offset)
+
+    def _blob(self, request: Request, manifest: Manifest) -> Blob:
+        """What a head or a body is asked of, if this asker may have it."""
+        kind = manifest.data.get("kind")
+        if manifest.round < 0:
+            raise Refused("malformed", "a model is of some round")
+        if kind in ("probe", "visit"):
+            found = self._visits.get((request.asker, str(manifest.data.get("visit"))))
+            if found is None:
+                raise Absent("no such visit")
+            return found[1]
+        if kind == "start" and (manifest.round, request.asker) not in self._invited:
+            raise Refused("not invited", "a start model is for those whom I asked to host it")
+        if kind not in ("card", "share", "start"):
+            raise Refused("malformed", f"unknown kind {kind!r}")
+        moment = self._moment(manifest.round)
+        if moment.phase == "joining" and kind == "share":
+            raise Absent("joining")
+        return moment.blob(str(kind))
+
+    def _disclose(self, request: Request, manifest: Manifest) -> None:
+        """Before a model leaves."""
+        if manifest.data.get("kind") == "share":
+            self._spending.disclose("share", manifest.round)
+        elif manifest.data.get("kind") == "start":
+            self._spending.disclose("start", manifest.round, request.asker)
+
+    def _losses(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
+        if manifest.round < 0:
+            raise Refused("malformed", "losses are of some round")
+        losses = self._moment(manifest.round).losses()
+        self._spending.disclose("losses", manifest.round, request.asker)
+        self._tally.sent("reply", REPLY_BYTES)
+        self._answer(request, manifest, {"before": losses.before, "after": losses.after})
+
+    def _host(self, request: Request, manifest: Manifest, allowance: Allowance) -> None:
+        fact = FACTS.get(str(manifest.data.get("fact")))
+        if fact is None:
+            raise Refused("malformed", "unknown fact")
+        if manifest.round < 0:
+            raise Refused("malformed", "a visit is of some round")
+        moment = self._moment(-1 if self._net.sync == "none" else manifest.round)
+        allowance.visit(moment.round)  # of mine: the visitor's rounds are what it says they are
+        with allowance.hosted():
+            blob = self._hosted(moment, fact, request.asker, manifest)
+        with self._lock:
+            self._visits[request.asker, manifest.nonce] = (moment.round, blob)
+        self._tally.sent("reply", REPLY_BYTES)
+        request.reply(blob.head)
+
+    def _hosted(self, moment: Moment, fact: Fact, visitor: str, manifest: Manifest) -> Blob:
+        """What a guest takes home."""
+        try:
+            guest = self._guest(visitor, manifest.round)
+        except AskFailed as failed:
+            raise Absent(f"your model did not come ({failed.reason[:40]})") from None
+        hosted = self._spending.hosted(
+            type(fact).__name__.lower(),
+            moment.round,
+            visitor,
+            lambda allowed: moment.host(fact, guest, visitor, allowed),
+        )
+        return moment.visit_blob(hosted.offer, visitor, manifest.nonce)

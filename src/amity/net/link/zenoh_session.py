@@ -1,0 +1,90 @@
+"""Sessions of Zenoh: how they are opened and watched, and the relay, which is nothing more."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import zenoh
+
+from amity.errors import NetworkError
+from amity.net.link.zenoh_settings import dialling, settings
+from amity.net.trust.identity import Identity
+from amity.net.trust.roster import Roster
+
+SESSIONS: list[int] = []
+"""Processes that have opened a session: Zenoh's threads do not survive a fork, so they must not
+fork peers."""
+
+
+def opened_here() -> bool:
+    return os.getpid() in SESSIONS
+
+
+class ZenohRelay:
+    """A Zenoh router for peers that nobody can dial. It sees what passes and can drop it, never
+    alter it unseen. It does not pass on between two that both listen: those dial each other."""
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        roster: Roster,
+        listen: str,
+        lease: float,
+        on_stranger: Callable[[str], None],
+    ) -> None:
+        config = settings(identity, roster, listen, lease)
+        config |= {"mode": "router", "connect": dialling([])}
+        try:
+            self._session = opened(config, roster)
+        except zenoh.ZError as error:
+            raise NetworkError(
+                f"{identity.name}: the relay could not listen on {listen} ({short(error)})"
+            ) from None
+        self._closing = watch_links(self._session, roster, on_stranger)
+
+    def close(self) -> None:
+        self._closing.set()
+        self._session.close()  # type: ignore[no-untyped-call]
+
+
+def watch_links(
+    session: zenoh.Session, roster: Roster, on_stranger: Callable[[str], None]
+) -> threading.Event:
+    """A certificate of our authority opens a link even if its name is on no roster; it gets
+    nothing, and is reported. Returns what ends the watch."""
+    allowed, closing = {member.name for member in roster.everyone}, threading.Event()
+
+    def watch() -> None:
+        while not closing.wait(0.5):
+            try:
+                names = {str(link.auth_identifier) for link in session.info.links()}
+            except zenoh.ZError:
+                return
+            for name in names - allowed:
+                on_stranger(name)
+
+    threading.Thread(target=watch, name="links", daemon=True).start()
+    return closing
+
+
+def opened(config: dict[str, Any], roster: Roster) -> zenoh.Session:
+    """Zenoh closes a link whose data cannot be delivered by blocking one of its threads for ten
+    seconds (SO_LINGER). With one thread of a kind, as it has by default, all other links stand
+    still meanwhile: give it enough of them."""
+    if not SESSIONS:
+        threads = max(8, min(64, len(roster.everyone)))
+        kinds = ", ".join(
+            f"{kind}: (worker_threads: {threads})" for kind in ("acc", "app", "net", "tx", "rx")
+        )
+        os.environ.setdefault("ZENOH_RUNTIME", f"({kinds})")
+    SESSIONS.append(os.getpid())
+    return zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
+
+
+def short(error: Exception) -> str:
+    return str(error).partition(" at /")[0].splitlines()[0][:160]

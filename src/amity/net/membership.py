@@ -1,0 +1,203 @@
+"""Who this peer is and who the others are: roster and certificate, taken up anew while it runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from amity.core import PeerId
+from amity.errors import AmityError, IdentityError
+from amity.net.audit import Audit
+from amity.net.line import Line
+from amity.net.link.base import Handlers
+from amity.net.setup import Setup
+from amity.net.trust.identity import Identity, expires
+from amity.net.trust.roster import Roster
+from amity.topology import Network
+
+LOOK = 1.0
+"""Seconds between looks for a new roster or certificate, and for whoever is silent."""
+SOON = 14 * 86400.0
+"""Seconds before the end of a certificate from which on the log warns."""
+Graph = Callable[[tuple[PeerId, ...]], Network]
+"""Who neighbours whom, among some members."""
+
+
+@dataclass(frozen=True)
+class Papers:
+    """A key with its certificate, and the roster that it stands on."""
+
+    identity: Identity
+    roster: Roster
+
+    @classmethod
+    def load(cls, setup: Setup) -> Papers:
+        """Of a peer that is a member."""
+        identity = Identity.load(setup.identity, setup.who.name)
+        return cls(identity, member_of(Roster.load(setup.roster), identity, setup))
+
+
+class Membership:
+    """Tends the line: opens it, and opens it anew where roster or certificate have changed. A wrong
+    file is reported, and the old one stays."""
+
+    def __init__(
+        self,
+        *,
+        setup: Setup,
+        papers: Papers,
+        graph: Graph,
+        line: Line,
+        audit: Audit,
+        stop: threading.Event,
+    ) -> None:
+        self._setup, self._papers, self._make_graph = setup, papers, graph
+        self._line, self._audit, self._stop = line, audit, stop
+        self._me = papers.identity.name
+        self._graph = graph(papers.roster.names)
+        self._ends = expires(papers.identity.cert_path)
+        self._warned = float("-inf")
+        self._told = ""
+
+    def roster(self) -> Roster:
+        """The one of this moment."""
+        return self._papers.roster
+
+    def near(self, t: int) -> tuple[PeerId, ...]:
+        """My neighbours of a round."""
+        near = self._graph.neighbours(t).get(self._me, ())
+        return tuple(j for j in near if j in self.roster().members)
+
+    # -- a thread of its own -----------------------------------------------------------------------
+
+    def go_online(self, handlers: Handlers, beat: Callable[[], None]) -> None:
+        """Open the line and tend it until the peer stops; `beat` is called about once a second."""
+        files = self._files()
+        self._open(handlers)
+        threading.Thread(
+            target=self._tend, args=(handlers, beat, files), name="tend", daemon=True
+        ).start()
+
+    def _open(self, handlers: Handlers) -> None:
+        self._line.open(self._papers.identity, self.roster(), handlers)
+
+    def _files(self) -> dict[Path, tuple[int, int]]:
+        identity = self._papers.identity
+        return stamps(self._setup.roster, identity.cert_path, identity.ca_path)
+
+    def _tend(
+        self, handlers: Handlers, beat: Callable[[], None], files: dict[Path, tuple[int, int]]
+    ) -> None:
+        while not self._stop.wait(LOOK):
+            beat()
+            self._audit.meters.certificate.set(self._validity())
+            now = self._files()
+            try:
+                if now != files:
+                    if self._renew():
+                        self._open(handlers)
+                    files = now
+                elif not self._line.is_open:
+                    # the last attempt failed: an address that is away, a port that is taken
+                    self._open(handlers)
+                self._told = ""
+            except Exception as error:
+                # an operator's mistake must not stop a running peer; it is tried again
+                self._complain(error)
+
+    def _complain(self, error: Exception) -> None:
+        """Once for the same mistake."""
+        if str(error) != self._told:
+            self._audit("error", why="roster, certificate or network", message=str(error))
+        self._told = str(error)
+
+    def _validity(self) -> float:
+        """Seconds until my certificate ends; a word in the log while it is soon, twice a day."""
+        left = (self._ends - datetime.now(UTC)).total_seconds()
+        if left < SOON and time.monotonic() - self._warned > SOON / 28:
+            self._warned = time.monotonic()
+            self._audit("certificate", self._me, "ends soon", seconds=round(left))
+        return left
+
+    # -- new files ---------------------------------------------------------------------------------
+
+    def _renew(self) -> bool:
+        """Take up what has changed; whether the line must be opened anew."""
+        identity = self._same_key(Identity.load(self._setup.identity, self._me))
+        roster = self._same_network(Roster.load(self._setup.roster))
+        if self._me not in roster.members:
+            self._leave_if_removed()
+            return False
+        member_of(roster, identity, self._setup)
+        self._tell_changes(roster)
+        self._papers, self._ends = Papers(identity, roster), expires(identity.cert_path)
+        try:
+            self._graph = self._make_graph(roster.names)
+        except AmityError as error:  # the old graph, less those who left
+            self._audit("error", why="topology", message=str(error))
+        return True
+
+    def _same_key(self, identity: Identity) -> Identity:
+        if identity.fingerprint != self._papers.identity.fingerprint:
+            raise IdentityError(
+                f"{identity.key_path}: is another key than this peer started with; restart it"
+            )
+        return identity
+
+    def _same_network(self, roster: Roster) -> Roster:
+        if roster.network != self.roster().network:
+            raise IdentityError(
+                f"{self._setup.roster}: is of another network ({roster.network}); restart the peer"
+                " for that"
+            )
+        return roster
+
+    def _leave_if_removed(self) -> None:
+        self._stop.wait(LOOK)  # a file that was half written is whole by now
+        if self._me not in Roster.load(self._setup.roster).members:
+            self._audit("roster", self._me, "removed")
+            self._stop.set()
+
+    def _tell_changes(self, roster: Roster) -> None:
+        changed = sorted(set(roster.names) ^ set(self.roster().names))
+        for name in changed:
+            self._audit("roster", name, "added" if name in roster.members else "removed")
+        if not changed and roster == self.roster():
+            self._audit("certificate", self._me, "renewed")
+        elif not changed:
+            self._audit("roster", self._me, "changed")
+
+
+def stamps(*paths: Path) -> dict[Path, tuple[int, int]]:
+    """When files were changed last, to see that they were."""
+    found = {}
+    for path in paths:
+        try:
+            found[path] = (path.stat().st_mtime_ns, path.stat().st_size)
+        except OSError:
+            found[path] = (0, 0)
+    return found
+
+
+def member_of(roster: Roster, identity: Identity, setup: Setup) -> Roster:
+    """The roster, if this peer is on it with this key."""
+    if identity.name not in roster.members:
+        raise IdentityError(
+            f"{setup.roster}: {identity.name} is not on the roster; add it with fingerprint"
+            f" {identity.fingerprint}"
+        )
+    if roster.members[identity.name].fingerprint != identity.fingerprint:
+        raise IdentityError(
+            f"{setup.roster}: lists another key for {identity.name}; the fingerprint of"
+            f" {identity.key_path} is {identity.fingerprint}"
+        )
+    if not setup.who.listen and roster.relay is None:
+        raise IdentityError(
+            f"{setup.folder / 'peer.toml'}: peer.listen is empty and the roster has no relay; set"
+            " one of them"
+        )
+    return roster

@@ -1,0 +1,179 @@
+"""One round of a real peer: train -> card and share -> decide -> mix.
+
+The strategy, the method, the mixing and every number that is computed are those of the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from amity.core import START, Decision, Memory, PeerId, Row, drive, taken_from
+from amity.net.board import Notice
+from amity.net.desk import RemoteDesk
+from amity.net.moment import Blob, Moment, Phase, frozen
+from amity.net.online import Online
+from amity.net.waiting import Next
+from amity.net.workshop import Workshop
+from amity.records import PeerRecord, Report, RoundRecord, Scores
+from amity.round.cards import Sketches
+from amity.round.clock import Clock
+from amity.round.deciding import blaming, plain, view_of
+from amity.round.recording import is_due, record_of
+from amity.round.shard import Trained
+
+
+class Done(NamedTuple):
+    """What came of a round: its report, and the strategy's notebook for the next."""
+
+    report: Report
+    memory: Memory
+
+
+class Rounds:
+    """All rounds of one life of a peer."""
+
+    def __init__(self, *, workshop: Workshop, online: Online) -> None:
+        self._shop, self._online = workshop, online
+        self._sketches = Sketches(workshop.spec)
+
+    def play(self, now: Next, memory: Memory) -> Done:
+        """One round, from its training to its record."""
+        t, clock, online = now.round, Clock(), self._online
+        near = online.membership.near(t)
+        moment, trained = self._train(t, near, now.phase)
+        clock.lap("train")
+        present = online.waiting.cards(t, near)
+        clock.lap("wait")
+        desk = online.desk(moment, present)
+        decision = self._decide(moment, present, desk, memory)
+        clock.lap("select")
+        self._shop.shard.absorb(self._shop.me, desk.mixed(decision.row), t)
+        clock.lap("mix")
+        self._tell_use(t, decision.row, desk)
+        return Done(self._report(t, decision, desk, trained, len(present), clock), decision.memory)
+
+    def finish(self) -> None:
+        """All rounds are done: say so, and stay until the others have what they need."""
+        online, rounds = self._online, self._shop.config.rounds
+        degree = len(online.membership.near(rounds - 1))
+        data = {"examples": self._shop.examples, "degree": degree, "phase": "done"}
+
+        def farewell() -> Blob:
+            return Blob(online.stamp.seal("card", rounds, data=data), b"")
+
+        last = farewell()
+        online.answers.say_farewell(last)
+        online.line.show(last, again=farewell)
+        online.waiting.linger()
+
+    # -- training, and what the others see of it ---------------------------------------------------
+
+    def _train(self, t: int, near: tuple[PeerId, ...], phase: Phase) -> tuple[Moment, Trained]:
+        """Local training; then the card is out, and whoever asks finds what it needs."""
+        shop, online, wanted = self._shop, self._online, self._sketches.wanted
+        trained = online.spending.own(
+            t, lambda allowed: shop.shard.train((shop.me,), t, wanted, (allowed,))[0]
+        )
+        card = self._sketches.card(
+            trained.sketch, peer=shop.me, round=t, examples=shop.examples, degree=len(near)
+        )
+        moment = online.moment(frozen(shop.peer, shop.hosting, t), card, len(near), phase)
+        blob = moment.announcement()
+        if card is not None and phase == "ready":
+            online.spending.disclose("card", t)
+        online.answers.offer(moment)
+        self._show(moment, blob, near)
+        return moment, trained
+
+    def _show(self, moment: Moment, card: Blob, near: tuple[PeerId, ...]) -> None:
+        here = [j for j in near if self._online.board.alive(j)]
+        if self._online.line.show(card, again=moment.announcement):
+            self._online.tally.sent("card", len(card.carried) * len(here))
+
+    # -- deciding ----------------------------------------------------------------------------------
+
+    def _decide(
+        self,
+        moment: Moment,
+        present: Mapping[PeerId, Notice],
+        desk: RemoteDesk,
+        memory: Memory,
+    ) -> Decision:
+        """The strategy's own decision, with the network carrying its asks."""
+        shop = self._shop
+        view = view_of(
+            shop.config,
+            me=shop.me,
+            round=moment.round,
+            neighbours=tuple(present),
+            examples=shop.examples,
+            card=moment.card,
+            memory=memory,
+        )
+        with blaming(shop.config, view):
+            decision = plain(drive(shop.decider.decide(view, {shop.me: 1.0}), desk.answer))
+        if moment.phase == "joining":
+            decision = replace(decision, row=_of_friends(decision.row, shop.me))
+        return decision
+
+    def _tell_use(self, t: int, row: Row, desk: RemoteDesk) -> None:
+        for j, weight in sorted(taken_from(row, self._shop.me).items()):
+            self._online.audit("used", j, round=t, weight=weight, of_round=desk.round_of(j))
+
+    # -- the record --------------------------------------------------------------------------------
+
+    def _report(
+        self,
+        t: int,
+        decision: Decision,
+        desk: RemoteDesk,
+        trained: Trained,
+        available: int,
+        clock: Clock,
+    ) -> Report:
+        """The same record as the simulator's, of this peer alone."""
+        shop, online = self._shop, self._online
+        online.tally.pay(trained.forward, trained.backward)
+        ledger = online.tally.take()
+        due = is_due(t, shop.config.rounds, shop.config.eval.every)
+        record = record_of(
+            peer=shop.me,
+            round=t,
+            available=available,
+            decision=decision,
+            train_loss=trained.loss,
+            ledger=ledger,
+            scores=shop.shard.evaluate((shop.me,), t)[0] if due else Scores(),
+            missing=len(desk.missing),
+            excluded=online.spending.excluded(desk.raw),
+            **online.spending.spent,
+        )
+        clock.lap("evaluate")
+        return Report(
+            round=t,
+            peers={shop.me: record},
+            rows={shop.me: decision.row},
+            network=_of_network(record),
+            seconds=clock.laps,
+        )
+
+
+def _of_network(record: PeerRecord) -> RoundRecord:
+    """The whole network, as far as this peer knows it: itself."""
+    return RoundRecord(
+        round=record.round,
+        taken=float(record.taken),
+        accuracy=record.accuracy,
+        epsilon=record.epsilon,
+        excluded=record.excluded,
+    )
+
+
+def _of_friends(row: Row, me: PeerId) -> dict[PeerId, float]:
+    """A newcomer's row: its friends' models alone, as its own knows nothing yet; itself if nobody
+    came."""
+    friends = {j: weight for j, weight in row.items() if j not in (me, START)}
+    total = sum(friends[j] for j in sorted(friends))
+    return {j: friends[j] / total for j in sorted(friends)} if total > 0 else dict(row)

@@ -1,0 +1,212 @@
+"""Waiting for the others, and never for long: for members to appear, for the cards of a round at
+most a deadline, for those who still need me at the end. Who is late is missing in that round, and
+the log says so."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import wait
+from functools import partial
+from typing import NamedTuple
+
+from amity.core import PeerId
+from amity.net.audit import Audit
+from amity.net.board import Board, Notice
+from amity.net.courier import Courier
+from amity.net.errands import Errands
+from amity.net.link.base import AskFailed
+from amity.net.membership import LOOK
+from amity.net.moment import Phase
+from amity.net.options import Net
+from amity.net.tally import Near
+from amity.net.trust.roster import Roster
+from amity.net.wire import Refused
+
+MEET = 1.5
+"""Seconds for links to those who are under way already."""
+DEADLINES = 2
+"""So many in a row may a member let pass before it is waited for only now and then."""
+AGAIN = 5
+"""It is given another in every so many rounds."""
+
+
+class Next(NamedTuple):
+    """The round to go on with, and whether this peer takes part in it or listens."""
+
+    round: int
+    phase: Phase
+
+
+class Waiting:
+    """What this peer knows of who is there, and how long it waits for whom."""
+
+    def __init__(
+        self,
+        *,
+        net: Net,
+        rounds: int,
+        board: Board,
+        courier: Courier,
+        errands: Errands,
+        audit: Audit,
+        near: Near,
+        roster: Callable[[], Roster],
+        stop: threading.Event,
+    ) -> None:
+        self._net, self._rounds, self._near, self._roster = net, rounds, near, roster
+        self._board, self._courier, self._errands, self._audit = board, courier, errands, audit
+        self._stop = stop
+        self._awaited: frozenset[PeerId] = frozenset()
+        """Whose cards this round is waiting for."""
+        self._slow: Counter[PeerId] = Counter()
+        """How many deadlines in a row a member has let pass."""
+
+    # -- signs of life -----------------------------------------------------------------------------
+
+    def on_live(self, name: PeerId, here: bool) -> None:
+        """Called by the link: a member came, or went."""
+        if name not in self._roster().members:
+            return
+        was = self._board.alive(name, grace=0)
+        self._board.live(name, here)
+        if here and not was:
+            self._audit("joined", name)
+            self._look_for(name)
+        elif was and not here:
+            self._audit("left", name)
+
+    def ping(self) -> None:
+        """Whoever is waited for and says nothing is asked whether it is there."""
+        for j in self._roster().names:
+            wanted = self._courier.owing(j) or j in self._awaited
+            if wanted and self._board.alive(j) and self._board.quiet(j) > LOOK:
+                work = partial(self._courier.ping, j, 1.5 * self._net.lease)
+                self._errands.once("ping", j, work)
+
+    def _look(self, name: PeerId, round: int = -1) -> None:
+        """See a member's card that I may have missed."""
+        try:
+            self._courier.card(name, round)
+        except AskFailed:
+            return
+        except Refused as refused:
+            self._audit.refuse(name, refused.reason, str(refused))
+
+    def _look_for(self, name: PeerId) -> None:
+        self._errands.once("look", name, partial(self._look, name))
+
+    def _nudge(self, waiting: Sequence[PeerId], due: float) -> float:
+        """Now and then, look for the cards that are waited for: they may be lost. Returns when to
+        look again."""
+        if time.monotonic() < due:
+            return due
+        for j in waiting:
+            self._look_for(j)
+        return due + LOOK
+
+    def _see(self, peers: Sequence[PeerId], t: int) -> None:
+        """Ask for cards of a round (-1: the newest), and wait for them a little."""
+        looks = [self._errands.once("card", j, partial(self._look, j, t)) for j in peers]
+        wait([look for look in looks if look is not None], self._net.lease + LOOK)
+
+    # -- before a round ----------------------------------------------------------------------------
+
+    def gather(self, t: int) -> None:
+        """Before the first round of all: give the others time to appear. Whoever comes later, or
+        again, finds them on their way, and only waits until it has met them."""
+        began, near, board = time.monotonic(), self._near(t), self._board
+        with board.changed:
+            while not self._stop.is_set() and not all(board.alive(j) for j in near):
+                current = board.current(near)
+                under_way = current > 0 or (current == 0 and t > 0)
+                if time.monotonic() - began > (MEET if under_way else self._net.gather):
+                    break
+                board.changed.wait(0.1)
+        self._see([j for j in near if board.alive(j)], -1)
+
+    def catch_up(self, t: int) -> Next:
+        """Go on with the round that the others are in; skipped rounds are reported. A newcomer
+        listens for one round. At its own pace nobody skips anything, but a newcomer begins where
+        the others are."""
+        ahead = min(self._board.current(self._near(t)), self._rounds - 1) - t
+        if ahead <= self._allowance(t):
+            return Next(t, "ready")
+        self._audit("caught up", "", "joining" if t == 0 else "behind", was=t, now=t + ahead)
+        return Next(t + ahead, "joining" if t == 0 else "ready")
+
+    def _allowance(self, t: int) -> int:
+        """So many rounds may the others be ahead."""
+        if self._net.sync == "round":
+            return 0
+        return self._net.staleness if t == 0 else self._rounds
+
+    # -- the cards of a round ----------------------------------------------------------------------
+
+    def cards(self, t: int, near: tuple[PeerId, ...]) -> dict[PeerId, Notice]:
+        """Of everyone who is here and takes part, but not for longer than the deadline."""
+        found = self._newest(t, near) if self._net.sync == "none" else self._of_round(t, near)
+        self._audit.meters.alive.set(sum(self._board.alive(j) for j in near))
+        return {j: notice for j, notice in found.items() if notice.data.phase == "ready"}
+
+    def _of_round(self, t: int, near: tuple[PeerId, ...]) -> dict[PeerId, Notice]:
+        self._see(self._wait_for(t, near), t)
+        found = {j: notice for j in near if (notice := self._board.notice(j, t)) is not None}
+        for j in near:
+            here = self._board.alive(j)
+            self._slow[j] = self._slow[j] + 1 if here and j not in found else 0
+            if j not in found:
+                why = "no card before the deadline" if here else "not reachable"
+                self._audit("late", j, why, round=t)
+        return found
+
+    def _wait_for(self, t: int, near: tuple[PeerId, ...]) -> list[PeerId]:
+        """Until everyone who is here has shown its card. Returns who has gone past this round: what
+        it showed of it must be asked for."""
+        board, passed = self._board, list[PeerId]()
+        until, look = time.monotonic() + self._net.deadline, time.monotonic() + LOOK
+        while not self._stop.is_set():
+            with board.changed:
+                waiting = [j for j in near if board.notice(j, t) is None and self._given_time(j, t)]
+                passed = [j for j in waiting if board.newest(j) > t]
+                self._awaited = frozenset(waiting)
+                if len(passed) == len(waiting) or time.monotonic() >= until:
+                    break
+                board.changed.wait(0.1)
+            look = self._nudge(waiting, look)
+        self._awaited = frozenset()
+        return passed
+
+    def _given_time(self, j: PeerId, t: int) -> bool:
+        """Whoever is here; but who has let two deadlines pass is given another only now and then,
+        so that nobody makes every round last as long as it may."""
+        return self._board.alive(j) and (self._slow[j] < DEADLINES or t % AGAIN == 0)
+
+    def _newest(self, t: int, near: tuple[PeerId, ...]) -> dict[PeerId, Notice]:
+        """At its own pace: the newest card of everyone who is here, unless it is too old."""
+        found = {}
+        for j in near:
+            notice, here = self._board.notice(j), self._board.alive(j)
+            if notice is None or notice.data.phase != "ready" or not here:
+                self._audit("late", j, "no card yet" if here else "not reachable", round=t)
+            elif notice.round < t - self._net.staleness:
+                self._audit("late", j, "stale", round=t, card=notice.round)
+            else:
+                found[j] = notice
+        return found
+
+    # -- after the last round ----------------------------------------------------------------------
+
+    def linger(self) -> None:
+        """Stay until the others have what they need."""
+        now, near, board = time.monotonic(), self._near(self._rounds - 1), self._board
+        until, look = now + self._net.deadline + self._net.patience, now + LOOK
+        while time.monotonic() < until and not self._stop.is_set():
+            with board.changed:
+                waiting = [j for j in near if board.alive(j) and board.newest(j) < self._rounds]
+                if not waiting:
+                    return
+                board.changed.wait(0.2)
+            look = self._nudge(waiting, look)

@@ -1,0 +1,85 @@
+"""Bytes to values and back, for what peers send each other. Nothing is believed before it is
+checked.
+
+A message is a **head** and, for some kinds, a **body**:
+
+    head = "AMT1" | length of signature (2 bytes) | length of manifest (4 bytes)
+           | signature | manifest (JSON)
+    body = safetensors, as long as the manifest says and with the SHA-256 that it says
+
+The sender signs the manifest with the key that the roster lists, so neither a relay nor another
+member can alter a message or put words into somebody's mouth. Checks stand in the order of their
+price: lengths, manifest, signature, who and when, SHA-256, the body's header, its tensors by name,
+type and shape, and last the numbers themselves. There is no pickle here, and no code that a message
+could choose to run.
+"""
+
+from amity.net.wire.bodies import (
+    BLOCK,
+    LARGEST_SKETCH,
+    decode_share,
+    decode_sketch,
+    dequantise,
+    encode_share,
+    encode_sketch,
+    quantise,
+)
+from amity.net.wire.heads import (
+    DOMAIN,
+    LARGEST_MANIFEST,
+    MAGIC,
+    SKEW_MS,
+    Expected,
+    Stamp,
+    check_body,
+    frame,
+    open_head,
+    unframe,
+)
+from amity.net.wire.manifest import (
+    LARGEST_HEADER,
+    CardData,
+    Format,
+    Kind,
+    Manifest,
+    Refused,
+    Schema,
+    ShareData,
+    VisitData,
+    digest_of,
+    losses_of,
+    said,
+)
+
+__all__ = [
+    "BLOCK",
+    "DOMAIN",
+    "LARGEST_HEADER",
+    "LARGEST_MANIFEST",
+    "LARGEST_SKETCH",
+    "MAGIC",
+    "SKEW_MS",
+    "CardData",
+    "Expected",
+    "Format",
+    "Kind",
+    "Manifest",
+    "Refused",
+    "Schema",
+    "ShareData",
+    "Stamp",
+    "VisitData",
+    "check_body",
+    "decode_share",
+    "decode_sketch",
+    "dequantise",
+    "digest_of",
+    "encode_share",
+    "encode_sketch",
+    "frame",
+    "losses_of",
+    "open_head",
+    "quantise",
+    "said",
+    "unframe",
+]
