@@ -26,15 +26,17 @@ from amity.data.published import find
 from amity.errors import ConfigError, DataError
 from amity.lab.run import Result
 from amity.lab.store import finished, read_config
-from amity.reproduce import EXPERIMENTS, PRESETS, Table, experiment, reproduce
+from amity.reproduce import PRESETS, RunTable, reproduce, tables
+from amity.reproduce.choice import part_of
+from amity.reproduce.design import Design
 from amity.reproduce.differences import Difference, paired
-from amity.reproduce.labels import SIGMAS, judge, measure_labels, predict
-from amity.reproduce.paper import printed
-from amity.reproduce.record import Head, Record, read_records, write_records
-from amity.reproduce.run import prepare
+from amity.reproduce.experiment import Scope
+from amity.reproduce.experiments.theorem import bound
+from amity.reproduce.leakage import SIGMAS, predict, told_by
+from amity.reproduce.record import CellRecord, TableHead, read_records, write_records
 from amity.reproduce.table import at_bytes
+from amity.reproduce.todo import RunsTodo, cells_of
 from amity.reproduce.verdicts import (
-    CHECKS,
     HOLDS,
     MISSING,
     NOT,
@@ -42,7 +44,6 @@ from amity.reproduce.verdicts import (
     PARTLY,
     SO_FAR,
     UNJUDGED,
-    bound,
     weigh,
 )
 from tests.conftest import Call
@@ -57,16 +58,26 @@ SMALL: dict[str, Any] = {
     "train.epochs": 1,
 }
 WORDS = " ".join(f"{key}={value}" for key, value in SMALL.items())
+TABLES = tables()
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+
+
+def design(name: str, preset: str = "cpu") -> Design:
+    return TABLES[name].at(name, preset)
+
+
+def prepare(name: str, preset: str, **more: Any) -> RunsTodo:
+    return TABLES[name].prepare(Scope(name=name, preset=preset, **more))
 
 
 # -- what is run -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", TABLES)
 def test_every_cell_of_every_experiment_has_a_config_of_its_own(name: str, preset: str) -> None:
-    asked = experiment(name, preset)
-    keyed = asked.cells([0], Path("x"))
+    asked = design(name, preset)
+    keyed = cells_of(asked, [0], Path("x"))
     assert len(keyed) == len(asked.panels) * len(asked.rows) * len(asked.columns)
     assert len({(key, cell.seed) for key, cell in keyed}) == len(keyed)
     for _, cell in keyed:
@@ -82,7 +93,7 @@ def test_every_cell_of_every_experiment_has_a_config_of_its_own(name: str, prese
 
 
 def test_the_papers_sizes_are_those_it_prints() -> None:
-    asked = experiment("table1", "paper")
+    asked = design("table1", "paper")
     key = ("finetune", "Gossip", "CIFAR-100 c=5")
     config = asked.config(key, 0)
     assert (config.peers, config.rounds, config.model.name, config.data.name) == (
@@ -100,29 +111,29 @@ def test_the_papers_sizes_are_those_it_prints() -> None:
     assert config.strategy.options["k"] == 10
     assert config.partition.to_dict()["classes"] == 5
     assert asked.seeds == (0, 1, 2)
-    femnist = experiment("convergence", "paper").config(("", "AFIND+", "FEMNIST"), 0)
+    femnist = design("convergence", "paper").config(("", "AFIND+", "FEMNIST"), 0)
     assert (femnist.train.batch, femnist.train.lr, femnist.partition.name) == (32, 0.1, "natural")
 
 
 def test_the_most_informative_cells_come_first() -> None:
-    keyed = experiment("table1", "cpu").cells([0, 1], Path("x"))
+    keyed = cells_of(design("table1"), [0, 1], Path("x"))
     rows = list(dict.fromkeys(key[1] for key, cell in keyed if cell.seed == 0))
     assert rows[:2] == ["AFIND+", "Gossip"]
     assert [cell.seed for _, cell in keyed] == sorted(cell.seed for _, cell in keyed)
 
 
 def test_columns_are_chosen_by_whole_words() -> None:
-    asked = experiment("table1", "cpu")
-    assert len(asked.only("columns", ["CIFAR-10"]).columns) == 4
-    assert list(asked.only("columns", ["c=2"]).columns) == ["CIFAR-10 c=2"]
-    assert list(asked.only("panels", ["head"]).panels) == ["head"]
+    asked = design("table1")
+    assert len(part_of(asked, [], ["CIFAR-10"], []).columns) == 4
+    assert list(part_of(asked, [], ["c=2"], []).columns) == ["CIFAR-10 c=2"]
+    assert list(part_of(asked, [], [], ["head"]).panels) == ["head"]
 
 
 def test_tables_share_the_cells_that_they_have_in_common() -> None:
     first = prepare(
-        "table1", "cpu", columns=["CIFAR-10 c=5"], panels=["finetune"], rows=["Gossip", "AFIND+"]
+        "table1", "cpu", columns=("CIFAR-10 c=5",), panels=("finetune",), rows=("Gossip", "AFIND+")
     )
-    second = prepare("ablation", "cpu", columns=["c=5"])
+    second = prepare("ablation", "cpu", columns=("c=5",))
     shared = {cell.path for cell in first.cells} & {cell.path for cell in second.cells}
     assert len(shared) == 2 * 5  # Gossip, and AFIND+ with all of its parts, for five seeds
 
@@ -135,7 +146,7 @@ def test_rows_of_ones_own_stand_beside_those_of_the_table(call: Call, repository
     assert (code, err) == (0, "")
     assert "gossip/mine.py:LossGate:factor=2" in out
     configs = [read_config(path) for path in Path("a/cells").iterdir()]
-    assert len(configs) == 2 * len(experiment("attack").columns)
+    assert len(configs) == 2 * len(design("attack").columns)
     assert {
         config.attack.common.fraction for config in configs if config.attack.name != "none"
     } == {0.4}
@@ -250,9 +261,10 @@ def test_what_cannot_be_run_is_refused_in_one_line(call: Call) -> None:
             "reproduce table1 --preset smoke rows=mine.py:Gossip",
             "would be called 'Gossip', as a row of the table is",
         ),
-        ("reproduce labels --preset paper", "takes no --preset paper"),
-        ("reproduce labels --preset smoke --done", "takes no --done"),
-        ("reproduce labels --preset smoke jobs=2", "jobs: 'labels' is no table"),
+        ("reproduce labels --preset paper", "preset: 'labels' does not have 'paper'"),
+        ("reproduce labels --preset smoke jobs=2", "jobs: 'labels' is not a table"),
+        ("reproduce all --preset cpuu", "did you mean 'cpu'"),
+        ("reproduce al", "did you mean 'all'"),
         ("reproduce toy --preset smoke out=file/below", "is not a directory that could be used"),
     ):
         code, _, err = call(words)
@@ -269,7 +281,7 @@ def test_what_cannot_be_run_is_refused_in_one_line(call: Call) -> None:
 # -- running ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", TABLES)
 def test_every_experiment_makes_its_table_picture_and_verdicts_at_smoke(
     name: str, call: Call
 ) -> None:
@@ -278,18 +290,17 @@ def test_every_experiment_makes_its_table_picture_and_verdicts_at_smoke(
     assert (code, err) == (0, "")
     path = Path("r") / f"{name}-smoke"
     assert f"report: {path}/report.html" in out
-    asked = experiment(name, "smoke")
+    asked = design(name, "smoke")
     head, records = read_records(path / "records.jsonl")
     assert (head.experiment, head.preset) == (name, "smoke")
     assert head.command == f"amity reproduce {name} --preset smoke"
     assert len(records) == len(asked.panels) * len(asked.rows) * len(asked.columns)
     page = (path / "report.html").read_text()
     assert "<svg" in page
-    for claim in printed(name).claims:
+    for claim in TABLES[name].claims:
         assert claim.text.split("'")[0] in page
-        assert (name, claim.id) in CHECKS
-    table = Table(asked, head, records)
-    assert len(table.verdicts) == len(printed(name).claims)
+    table = RunTable(experiment=TABLES[name], design=asked, head=head, records=records)
+    assert len(table.verdicts) == len(TABLES[name].claims)
     assert all(verdict.status == UNJUDGED for verdict in table.verdicts), (
         "digits stand in, and nothing is missing"
     )
@@ -386,7 +397,7 @@ def test_clean_columns_are_measured_on_the_peers_that_are_honest_everywhere() ->
     assert flipped.difference == pytest.approx(flipped.accuracy - clean.accuracy)
     assert flipped.attackers_weight is not None
     local = [record("Local", "clean", accuracy=0.9, final=[0.5, 0.5, 0.5, 0.5, 1.0])]
-    other = Table(table.experiment, table.head, [*table.records, *local])
+    other = replace(table, records=[*table.records, *local])
     bad = {0, 1, 2, 3, 4} - set(honest)
     rest = [value for k, value in enumerate([0.5, 0.5, 0.5, 0.5, 1.0]) if k not in bad]
     assert other.accuracies("", "Local", "clean")[0] == pytest.approx(100 * np.mean(rest)), (
@@ -411,7 +422,7 @@ def test_paired_differences_have_students_interval() -> None:
 
 def record(
     row: str, column: str = "x", seed: int = 0, accuracy: float = 0.5, **more: Any
-) -> Record:
+) -> CellRecord:
     """A run that never was."""
     curve = more.pop("curve", [[1, 0.5, accuracy / 2], [2, 1.0, accuracy]])
     given = {
@@ -430,13 +441,13 @@ def record(
         "rounds": 2,
         "attackers_weight": None,
     }
-    return Record(
+    return CellRecord(
         row=row, column=column, seed=seed, accuracy=accuracy, curve=curve, **{**fixed, **given}
     )
 
 
-def table_with(name: str, records: list[Record], **changes: Any) -> Table:
-    asked = experiment(name, "smoke")
+def table_with(name: str, records: list[CellRecord], **changes: Any) -> RunTable:
+    asked = design(name, "smoke")
     columns: dict[str, Any] = {r.column: {} for r in records}
     panels: dict[str, Any] = {r.panel: {} for r in records}
     changes = {
@@ -446,7 +457,9 @@ def table_with(name: str, records: list[Record], **changes: Any) -> Table:
         "whole": frozenset(),
         **changes,
     }
-    return Table(replace(asked, **changes), Head(name, "smoke", "c", "s", "m"), records)
+    head = TableHead(experiment=name, preset="smoke", command="c", sizes="s", machine="m")
+    asked = replace(asked, **changes)
+    return RunTable(experiment=TABLES[name], design=asked, head=head, records=records)
 
 
 def test_accuracy_at_equal_bytes_is_read_between_two_measurements() -> None:
@@ -485,29 +498,36 @@ def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
         record("Gossip", final=[0.5, None], series={"consensus": [[1, 0.25]]}),
         record("AFIND+", precision=None),
     ]
-    head = Head("tau", "cpu", "amity reproduce tau", "small", "a machine")
+    head = TableHead(
+        experiment="tau",
+        preset="cpu",
+        command="amity reproduce tau",
+        sizes="small",
+        machine="a machine",
+    )
     write_records(tmp_path / "r.jsonl", head, records)
     assert read_records(tmp_path / "r.jsonl") == (head, records)
-    with pytest.raises(Exception, match=r"is no file of records"):
+    with pytest.raises(Exception, match=r"is not a file of records"):
         read_records(tmp_path / "nothing.jsonl")
 
 
 # -- the paper -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", TABLES)
 def test_what_the_paper_prints_has_its_place_in_our_table(name: str) -> None:
-    asked = experiment(name, "paper")
-    for row, column in printed(name).numbers:
+    asked = design(name, "paper")
+    for row, column in TABLES[name].printed.numbers:
         assert row in asked.rows
         assert column in asked.columns
 
 
 def test_known_inconsistencies_follow_from_the_numbers_in_the_file() -> None:
-    one, two = printed("table1").numbers, printed("ablation").numbers
+    printed = TABLES["table1"].printed
+    one, two = printed.numbers, TABLES["ablation"].printed.numbers
     ahead = one["AFIND+", "CIFAR-10 α=0.1"][0] - one["FedeRiCo", "CIFAR-10 α=0.1"][0]
     assert ahead == pytest.approx(5.58)
-    assert any("5.58" in note for note in printed("table1").known)
+    assert any("5.58" in note for note in printed.known)
     assert two["Gossip", "CIFAR-100 α=0.1"] == one["Local", "CIFAR-100 α=0.1"], (
         "the wrong row's cell"
     )
@@ -557,12 +577,12 @@ def test_a_verdict_needs_more_than_one_seed_and_all_cells() -> None:
     assert {v.status for v in alone.verdicts} == {MISSING}
 
 
-def verdict(table: Table, claim: str) -> str:
+def verdict(table: RunTable, claim: str) -> str:
     return next(v.status for v in table.verdicts if v.claim.id == claim)
 
 
 def test_verdicts_follow_the_numbers_and_turn_with_them() -> None:
-    def table1(ours: float, precision: float) -> Table:
+    def table1(ours: float, precision: float) -> RunTable:
         rows = {
             "Local": 0.4,
             "FedAvg": 0.4,
@@ -602,7 +622,7 @@ def test_verdicts_follow_the_numbers_and_turn_with_them() -> None:
     assert [v.status for v in table_with("toy", swapped).verdicts] == [NOT, NOT]
 
 
-def cells(by_key: dict[tuple[str, str, str], float], **more: Any) -> list[Record]:
+def cells(by_key: dict[tuple[str, str, str], float], **more: Any) -> list[CellRecord]:
     """Three seeds of each (panel, row, column), a hair apart."""
     return [
         record(row, column, seed, accuracy + seed / 1000, panel=panel, **more)
@@ -619,7 +639,7 @@ def row_of(**accuracies: float) -> dict[tuple[str, str, str], float]:
 
 
 SIGMAS_OF = {("", f"σ={s}", "x"): 0.7 for s in (0, 2, 5, 10)}
-CASES: list[tuple[str, str, list[Record], list[Record]]] = [
+CASES: list[tuple[str, str, list[CellRecord], list[CellRecord]]] = [
     (
         "ablation",
         "each-part-helps",
@@ -719,7 +739,7 @@ CASES: list[tuple[str, str, list[Record], list[Record]]] = [
     ("name", "claim", "good", "bad"), CASES, ids=[f"{name}-{claim}" for name, claim, *_ in CASES]
 )
 def test_a_verdict_turns_with_its_numbers(
-    name: str, claim: str, good: list[Record], bad: list[Record]
+    name: str, claim: str, good: list[CellRecord], bad: list[CellRecord]
 ) -> None:
     assert verdict(table_with(name, good), claim) == HOLDS
     assert verdict(table_with(name, bad), claim) == NOT
@@ -764,11 +784,9 @@ def test_what_was_not_run_is_said_to_be_missing() -> None:
         "equal-bytes": "not run",
         "friends": OPEN,
     }
-    for name in EXPERIMENTS:
-        for row in list(experiment(name, "smoke").rows)[
-            :3
-        ]:  # nothing breaks on what is there so far
-            assert len(table_with(name, [record(row)]).verdicts) == len(printed(name).claims)
+    for name, table in TABLES.items():
+        for row in list(design(name, "smoke").rows)[:3]:  # nothing breaks on what is there so far
+            assert len(table_with(name, [record(row)]).verdicts) == len(table.claims)
 
 
 def test_the_bounds_shape_is_found_where_it_is_there() -> None:
@@ -791,9 +809,9 @@ def test_the_bounds_shape_is_found_where_it_is_there() -> None:
         for seed in (0, 1)
     ]
     table = table_with("theorem", records)
-    _, fit, slack = bound(table)
-    assert fit == pytest.approx([3, 5, 0], abs=1e-6)
-    assert slack == pytest.approx(1)
+    found = bound(table)
+    assert found.fit == pytest.approx([3, 5, 0], abs=1e-6)
+    assert found.slack == pytest.approx(1)
     assert [v.status for v in table.verdicts] == [HOLDS, HOLDS]
 
 
@@ -801,8 +819,8 @@ def test_the_bounds_shape_is_found_where_it_is_there() -> None:
 
 
 @pytest.fixture
-def publish(repository: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("publish", repository / "results" / "publish.py")
+def publish() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("publish", RESULTS / "publish.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -814,18 +832,16 @@ def test_the_page_of_results_is_what_its_records_say(publish: ModuleType) -> Non
     text = publish.DOCS.read_text(encoding="utf-8")
     assert publish.page(text) == text, "run `python results/publish.py`"
     named = {found[1] for found in publish.BLOCK.findall(text)}
-    assert named == {*EXPERIMENTS, "summary"}, "every experiment is on the page"
+    assert named == {*publish.published(), "summary"}, "everything published is on the page"
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_published_records_are_of_runs_that_the_command_makes(
-    name: str, publish: ModuleType, repository: Path
-) -> None:
-    head, records = read_records(repository / "results" / f"{name}.jsonl")
-    assert (head.experiment, head.preset) == (name, "cpu")
-    assert {one.key for one in records} <= set(experiment(name, "cpu").keys())
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_published_records_are_of_runs_that_the_command_makes(path: Path) -> None:
+    head, records = read_records(path)
+    assert (head.experiment, head.preset) == (path.stem, "cpu")
+    assert {one.key for one in records} <= set(design(path.stem).cell_keys())
     assert all(len(one.digest) == 20 and len(one.curve) > 1 and one.seconds > 0 for one in records)
-    assert len({one.seed for one in records}) >= (2 if name == "study" else 3)
+    assert len({one.seed for one in records}) >= (2 if path.stem == "study" else 3)
 
 
 # -- labels ----------------------------------------------------------------------------------------
@@ -836,12 +852,12 @@ def test_cards_that_are_the_labels_tell_everything_and_random_ones_nothing() -> 
     labels = draw.dirichlet(np.ones(5) * 0.3, size=80)
     shadows = np.arange(80) < 40
     telling = torch.from_numpy(labels - 0.2)
-    found, base, leakage, area = judge(telling, labels, shadows, 0.5)
+    found, base, leakage, area = told_by(telling, labels, shadows, 0.5)
     assert leakage > 0.7
     assert area > 0.8
     assert found > base
     silent = torch.from_numpy(draw.normal(size=(80, 5)))
-    assert abs(judge(silent, labels, shadows, 0.5)[2]) < 0.15
+    assert abs(told_by(silent, labels, shadows, 0.5)[2]) < 0.15
 
 
 def test_the_reader_of_cards_is_ridge_regression() -> None:
@@ -873,4 +889,4 @@ def test_label_inference_by_one_command(call: Call) -> None:
     assert call(f"reproduce labels seeds=0 out=l {words}")[0] == 0
     assert Path("l/labels-cpu/seed-0.json").stat().st_mtime_ns == before
     with pytest.raises(ConfigError, match="at least 8 peers"):
-        measure_labels(None, SMALL, [0], Path("m"), lambda _: None)
+        reproduce("labels", seeds=[0], out="m", **SMALL)

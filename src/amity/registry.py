@@ -18,6 +18,7 @@ import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -85,11 +86,18 @@ def checked(where: str, cls: type[T], values: Mapping[str, Any]) -> T:
         if isinstance(value, bool) and not isinstance(_plain_default(cls, name), bool | None):
             raise ConfigError(f"{where}: {name} should not be {str(value).lower()}; give a value")
     try:
-        return TypeAdapter(cls).validate_python(dict(values))
+        adapter: TypeAdapter[T] = _adapter(cls)  # type: ignore[arg-type]
+        return adapter.validate_python(dict(values))
     except ValidationError as error:
         raise ConfigError(explain(where, error)) from None
     except Exception as error:  # the class may be anybody's
         raise ConfigError(f"{where}: cannot be set up ({brief(error)})") from error
+
+
+@cache
+def _adapter(cls: type) -> TypeAdapter[Any]:
+    """What checks a class: made once, for that takes longer than all of its checks."""
+    return TypeAdapter(cls)
 
 
 def _plain_default(cls: type, name: str) -> Any:
