@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import csv
 import importlib.util
-import subprocess
+import multiprocessing
+import os
+import signal
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -20,10 +21,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+import amity.reproduce.experiments
 from amity.data.cifar import CIFAR10
 from amity.data.fashionmnist import FASHION
 from amity.data.published import find
 from amity.errors import ConfigError, DataError
+from amity.lab.cells import Event
 from amity.lab.run import Result
 from amity.lab.store import finished, read_config
 from amity.reproduce import PRESETS, RunTable, reproduce, tables
@@ -31,9 +34,11 @@ from amity.reproduce.choice import part_of
 from amity.reproduce.design import Design
 from amity.reproduce.differences import Difference, paired
 from amity.reproduce.experiment import Scope
+from amity.reproduce.experiments import NAMES
 from amity.reproduce.experiments.theorem import bound
 from amity.reproduce.leakage import SIGMAS, predict, told_by
 from amity.reproduce.record import CellRecord, TableHead, read_records, write_records
+from amity.reproduce.registry import experiments, in_order
 from amity.reproduce.table import at_bytes
 from amity.reproduce.todo import RunsTodo, cells_of
 from amity.reproduce.verdicts import (
@@ -166,32 +171,23 @@ class {name}(Cardless):
 """
 
 
-def test_a_strategy_of_ones_own_that_was_changed_is_another_run(tmp_path: Path) -> None:
-    """In processes of their own, as people run it: a module is loaded once."""
-    words = [
-        "reproduce",
-        "table1",
-        "--preset",
-        "smoke",
-        "rows=mine.py:Mine",
-        "panels=finetune",
-        "out=r",
-    ]
+def test_a_strategy_of_ones_own_that_was_changed_is_another_run(call: Call) -> None:
+    words = "reproduce table1 --preset smoke rows=mine.py:Mine panels=finetune columns=α=0.1 out=r"
 
-    def accuracy(row: str) -> float:
-        (tmp_path / "mine.py").write_text(OWN.format(name="Mine", row=row))
-        command = [sys.executable, "-m", "amity", *words, "columns=CIFAR-10 c=5"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return read_records(next(tmp_path.glob("r/table1-*/records.jsonl")))[1][0].accuracy
+    def accuracies(row: str) -> list[float]:
+        Path("mine.py").write_text(OWN.format(name="Mine", row=row))
+        code, _, err = call(words)
+        assert (code, err) == (0, "")
+        _, records = read_records(next(Path("r").glob("table1-*/records.jsonl")))
+        return [one.accuracy for one in records]
 
     alone, together = "{view.me: 1.0}", "spread((view.me, *view.neighbours))"
-    first, second = accuracy(alone), accuracy(together)
+    first, second = accuracies(alone), accuracies(together)
     assert first != second
-    cells = list((tmp_path / "r" / "cells").iterdir())
+    cells = set(Path("r/cells").iterdir())
     assert len(cells) == 2
-    assert accuracy(alone) == first, "put back, the old run is there again"
-    assert set((tmp_path / "r" / "cells").iterdir()) == set(cells)
+    assert accuracies(alone) == first, "put back, the old run is there again"
+    assert set(Path("r/cells").iterdir()) == cells
 
 
 def test_a_cell_whose_folder_is_damaged_does_not_take_the_table_along(call: Call) -> None:
@@ -281,30 +277,41 @@ def test_what_cannot_be_run_is_refused_in_one_line(call: Call) -> None:
 # -- running ---------------------------------------------------------------------------------------
 
 
+PARTS = {
+    "study": "panels=finetune",
+    "table1": "columns=CIFAR-10",
+    "attack": "columns=clean,label_flip,sketch_liar",
+}
+"""Of the largest tables a part is enough, but for `make test-all`."""
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_every_experiment_makes_its_table_picture_and_verdicts_at_smoke(
-    name: str, call: Call
+    name: str, call: Call, full: bool
 ) -> None:
     """Together this is `make reproduce`."""
-    code, out, err = call(f"reproduce {name} --preset smoke out=r")
+    words = f"--preset smoke {'' if full else PARTS.get(name, '')}".strip()
+    code, out, err = call(f"reproduce {name} {words} out=r")
     assert (code, err) == (0, "")
-    path = Path("r") / f"{name}-smoke"
+    path = next(Path("r").glob(f"{name}-smoke*"))
     assert f"report: {path}/report.html" in out
-    asked = design(name, "smoke")
     head, records = read_records(path / "records.jsonl")
     assert (head.experiment, head.preset) == (name, "smoke")
-    assert head.command == f"amity reproduce {name} --preset smoke"
-    assert len(records) == len(asked.panels) * len(asked.rows) * len(asked.columns)
+    assert head.command == f"amity reproduce {name} {words}"
+    table = RunTable(
+        experiment=TABLES[name], design=design(name, "smoke"), head=head, records=records
+    )
+    assert len(records) == len(table.panels) * len(table.rows) * len(table.columns())
+    assert path.name != f"{name}-smoke" or len(records) == len(table.design.cell_keys())
     page = (path / "report.html").read_text()
     assert "<svg" in page
     for claim in TABLES[name].claims:
         assert claim.text.split("'")[0] in page
-    table = RunTable(experiment=TABLES[name], design=asked, head=head, records=records)
     assert len(table.verdicts) == len(TABLES[name].claims)
     assert all(verdict.status == UNJUDGED for verdict in table.verdicts), (
         "digits stand in, and nothing is missing"
     )
-    assert asked.stand_in in page
+    assert table.design.stand_in in page
     assert all(entry.paper is None for entry in table.entries)
     with (path / "table.csv").open(encoding="utf-8") as lines:
         assert len(list(csv.DictReader(lines))) == len(records)
@@ -346,36 +353,41 @@ def test_a_record_says_what_the_run_says() -> None:
         assert record.taken == pytest.approx(np.mean([r["taken"] for r in run.rounds]), rel=1e-4)
 
 
-def test_a_killed_table_goes_on_where_it_was(tmp_path: Path) -> None:
-    words = ["reproduce", "tau", "--preset", "smoke", "rounds=12", "columns=c=2", "seeds=0,1,2"]
-    command = [sys.executable, "-m", "amity", *words]
-    undisturbed = subprocess.run(
-        [*command, "out=calm"], cwd=tmp_path, capture_output=True, check=False
-    )
-    assert undisturbed.returncode == 0, undisturbed.stderr
-    process = subprocess.Popen(
-        [*command, "out=r"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    cells, deadline = tmp_path / "r" / "cells", time.monotonic() + 60
-    while len(list(cells.glob("*/checkpoint*/*12.json"))) < 2:
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-    time.sleep(0.5)  # workers notice
-    whole = {p / "metrics.jsonl" for p in cells.iterdir() if finished(p, read_config(p))}
-    whole_since = {path: path.stat().st_mtime_ns for path in whole}
-    assert whole
-    again = subprocess.run([*command, "out=r"], cwd=tmp_path, capture_output=True, check=False)
-    assert again.returncode == 0, again.stderr
-    assert b"of them done already" in again.stdout
-    for path, when in whole_since.items():
+def test_a_killed_table_goes_on_where_it_was(call: Call) -> None:
+    """A child process makes the table and kills itself when the first cell is done. It and its
+    workers hold the one end of a pipe: the other end closes when all of them are gone."""
+    part: dict[str, Any] = {"rows": ["τ=0.1", "τ=1.5"], "columns": ["c=2"], "seeds": [0, 1]}
+    calm = reproduce("tau", "smoke", out="calm", **part, rounds=8)
+    ours, theirs = os.pipe()
+
+    def die(event: Event) -> None:
+        if event.round == -1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def make() -> None:
+        reproduce("tau", "smoke", out="r", jobs=2, on_event=die, **part, rounds=8)
+
+    child = multiprocessing.get_context("fork").Process(target=make)
+    child.start()
+    os.close(theirs)
+    assert os.read(ours, 1) == b"", "all are gone"
+    os.close(ours)
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    cells = list(Path("r/cells").iterdir())
+    whole = [cell / "metrics.jsonl" for cell in cells if finished(cell, read_config(cell))]
+    assert 0 < len(whole) < 4
+    since = {path: path.stat().st_mtime_ns for path in whole}
+    words = "rows=τ=0.1,τ=1.5 columns=c=2 seeds=0,1 rounds=8"
+    code, out, err = call(f"reproduce tau --preset smoke {words} out=r")
+    assert (code, err) == (0, "")
+    assert f"4 runs at smoke, {len(whole)} of them done already" in out
+    for path, when in since.items():
         assert path.stat().st_mtime_ns == when, "a finished cell is not run again"
-    calm, disturbed = (
-        read_records(next(tmp_path.glob(f"{out}/tau-*/records.jsonl")))[1] for out in ("calm", "r")
-    )
-    assert [replace(r, seconds=0) for r in calm] == [replace(r, seconds=0) for r in disturbed]
+    _, disturbed = read_records(next(Path("r").glob("tau-*/records.jsonl")))
+    assert [replace(r, seconds=0) for r in calm.records] == [
+        replace(r, seconds=0) for r in disturbed
+    ]
 
 
 def test_clean_columns_are_measured_on_the_peers_that_are_honest_everywhere() -> None:
@@ -403,6 +415,84 @@ def test_clean_columns_are_measured_on_the_peers_that_are_honest_everywhere() ->
     assert other.accuracies("", "Local", "clean")[0] == pytest.approx(100 * np.mean(rest)), (
         "also in rows not attacked yet"
     )
+
+
+# -- experiments of one's own ----------------------------------------------------------------------
+
+
+TINY = '''"""Does anybody need neighbours?"""
+
+from dataclasses import dataclass
+
+from amity.reproduce.design import Design
+from amity.reproduce.paper import Claim, Printed
+from amity.reproduce.pictures import curves
+from amity.reproduce.registry import experiments
+from amity.reproduce.shared import LOCAL, gossip
+from amity.reproduce.table_of_runs import TableOfRuns
+from amity.reproduce.verdicts import weigh
+
+
+def helps(table):
+    return weigh([table.difference(("", "gossip", "digits"), ("", "local", "digits"))])
+
+
+@dataclass(frozen=True)
+class Tiny(TableOfRuns):
+    """Does anybody need neighbours?"""
+
+    title = "Neighbours or none"
+    against = "local"
+    printed = Printed(where="nowhere")
+    claims = (Claim("helps", "Neighbours help.", helps),)
+
+    def design(self, preset):
+        return Design(
+            rows={"local": LOCAL, "gossip": gossip(1)},
+            columns={"digits": {"data": "digits"}},
+            sizes={"digits": preset.sizes["cifar10"]},
+            seeds=(0, 1),
+        )
+
+    def picture(self, table):
+        return curves(table)
+'''
+
+
+def test_an_experiment_is_one_file_that_is_found_by_itself(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered = TINY.replace("@dataclass", '@experiments.register("tiny")\n@dataclass')
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "tiny.py").write_text(registered)
+    folder = [*amity.reproduce.experiments.__path__, str(tmp_path / "more")]
+    monkeypatch.setattr(amity.reproduce.experiments, "__path__", folder)
+    monkeypatch.setattr(experiments, "_home", amity.reproduce.experiments.__name__)
+    monkeypatch.setattr(experiments, "_entries", dict(experiments._entries))
+    code, out, err = call("reproduce tiny --preset smoke out=r")
+    sys.modules.pop("amity.reproduce.experiments.tiny")
+    assert (code, err) == (0, "")
+    assert "NOT JUDGED: Neighbours help. The difference is" in out
+    made = {path.name for path in Path("r/tiny-smoke").iterdir()}
+    assert {"records.jsonl", "table.md", "figure.svg", "report.html"} <= made
+
+
+def test_every_file_of_the_folder_is_an_experiment_of_that_name() -> None:
+    assert tuple(entry.name for entry in experiments) == NAMES
+    assert {*TABLES, "labels"} <= set(NAMES)
+    assert [entry.name for entry in in_order()][:3] == ["toy", "study", "table1"], "as told"
+
+
+def test_an_experiment_in_a_file_of_ones_own_is_named_by_its_path(call: Call) -> None:
+    Path("mine.py").write_text(TINY)
+    words = "reproduce mine.py:Tiny --preset smoke out=r seeds=0,1"
+    code, out, err = call(words)
+    assert (code, err) == (0, "")
+    assert "report: r/Tiny-smoke/report.html" in out
+    code, out, _ = call(f"{words} --done")
+    assert (code, "of the table's" in out) == (0, False)
+    Path("mine.py").write_text(TINY.replace("TableOfRuns)", "object)"))
+    assert "has no method 'prepare'" in call(words)[2]
 
 
 # -- the numbers -----------------------------------------------------------------------------------
@@ -888,5 +978,9 @@ def test_label_inference_by_one_command(call: Call) -> None:
     before = Path("l/labels-cpu/seed-0.json").stat().st_mtime_ns
     assert call(f"reproduce labels seeds=0 out=l {words}")[0] == 0
     assert Path("l/labels-cpu/seed-0.json").stat().st_mtime_ns == before
+    code, out, _ = call(f"reproduce labels --done seeds=0,1 out=l {words}")
+    assert (code, "report: l/labels-cpu/report.html" in out) == (0, True)
+    code, _, err = call(f"reproduce labels --done seeds=1 out=l {words}")
+    assert (code, "no seed of these is finished in l/labels-cpu" in err) == (1, True)
     with pytest.raises(ConfigError, match="at least 8 peers"):
         reproduce("labels", seeds=[0], out="m", **SMALL)

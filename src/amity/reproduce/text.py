@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from amity.reproduce.experiment import Grid
+from amity.reproduce.friends import RARE
 from amity.reproduce.shared import GOSSIP
-from amity.reproduce.verdicts import RARE
 from amity.show.report import markdown_table
 
 if TYPE_CHECKING:

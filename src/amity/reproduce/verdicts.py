@@ -23,8 +23,6 @@ MISSING = "not run"
 SO_FAR = "holds in what was run"
 UNJUDGED = "not judged"
 """Where other data stand in."""
-RARE = 0.02
-"""Where a smaller share of those in reach are friends, nobody is asked to find them."""
 T = TypeVar("T")
 
 

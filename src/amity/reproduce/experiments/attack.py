@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,22 +39,13 @@ BOUND = 2.0
 
 
 def within_two(table: RunTable) -> Judged:
-    attacked = {row: _attacked(table, row) for row in judged_rows(table)}
-    # who takes nobody cannot be harmed
-    takers = {
-        r: cells
-        for r, cells in attacked.items()
-        if max((e.taken for e in cells), default=0.0) > 0.5
-    }
+    cells = {row: _attacked(table, row) for row in judged_rows(table)}
+    takers = {row: mine for row, mine in cells.items() if _takes(mine)}
     if not takers:
         raise LookupError("attack")
-    likely = [row for row, cells in takers.items() if all(_within(e, 0.0) for e in cells)]
-    sure = [
-        row
-        for row in likely
-        if all(e.interval is not None and _within(e, e.interval) for e in takers[row])
-    ]
-    seeds = max(e.seeds for cells in takers.values() for e in cells)
+    likely = [row for row, mine in takers.items() if all(_within(e) for e in mine)]
+    sure = [row for row in likely if all(_surely_within(e) for e in takers[row])]
+    seeds = max(e.seeds for mine in takers.values() for e in mine)
     return graded(bool(sure), bool(likely)) if seeds > 1 else OPEN, (
         "Within 2 points for every attack while taking from others:"
         f" {', '.join(likely) or 'no row'}; with the whole interval:"
@@ -67,8 +59,18 @@ def _attacked(table: RunTable, row: str) -> list[CellStats]:
     return [entry for entry in cells if entry is not None and entry.difference is not None]
 
 
-def _within(entry: CellStats, interval: float) -> bool:
-    return (entry.difference or 0.0) - interval >= -BOUND
+def _takes(cells: Sequence[CellStats]) -> bool:
+    """Who takes nobody cannot be harmed."""
+    return any(entry.taken > 0.5 for entry in cells)
+
+
+def _within(entry: CellStats) -> bool:
+    return (entry.difference or 0.0) >= -BOUND
+
+
+def _surely_within(entry: CellStats) -> bool:
+    """With the whole interval."""
+    return entry.interval is not None and (entry.difference or 0.0) - entry.interval >= -BOUND
 
 
 def defended(

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from amity.reproduce.design import Design
 from amity.reproduce.differences import Difference
+from amity.reproduce.friends import finds, friends_found
 from amity.reproduce.paper import Claim, Judged, Printed, numbers
 from amity.reproduce.presets import Preset
 from amity.reproduce.registry import experiments
@@ -30,7 +29,6 @@ from amity.reproduce.verdicts import (
     NOT,
     OPEN,
     PARTLY,
-    RARE,
     at_least_one,
     by_panel,
     graded,
@@ -137,64 +135,6 @@ def equal_bytes(table: RunTable) -> Judged:
         )
 
     return by_panel(table, one)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """How many friends a row takes in one column, and how many are in reach: shares, by seed."""
-
-    column: str
-    taken: list[float]
-    reach: list[float]
-
-    @property
-    def text(self) -> str:
-        taken, reach = float(np.mean(self.taken)), float(np.mean(self.reach))
-        return f"{self.column} {100 * taken:.0f} % of {100 * reach:.0f} %"
-
-    @property
-    def can_double(self) -> bool:
-        """Twice as much is not possible above a half."""
-        return float(np.mean(self.reach)) <= 0.5
-
-    def more(self, times: float) -> bool:
-        """Whether in every seed there are at least this many times as many as chance would take."""
-        return all(p >= times * b for p, b in zip(self.taken, self.reach, strict=True))
-
-    @property
-    def better(self) -> bool:
-        """Whether in every seed there are more than chance would take."""
-        return all(p > b for p, b in zip(self.taken, self.reach, strict=True))
-
-
-def friends_found(table: RunTable, panel: str, row: str) -> list[Found]:
-    """Of every column where friends are not too rare to be found."""
-    out = []
-    for column in table.columns(panel):
-        pairs = [
-            (record.precision, record.base_rate)
-            for record in table.of(panel, row, column).values()
-            if record.precision is not None and record.base_rate
-        ]
-        if pairs and float(np.mean([base for _, base in pairs])) >= RARE:
-            taken, reach = [p for p, _ in pairs], [b for _, b in pairs]
-            out.append(Found(column=column, taken=taken, reach=reach))
-    return out
-
-
-def finds(found: Sequence[Found]) -> Judged:
-    """Whether a row takes twice as many friends as chance would, in every seed of every column
-    where that is possible."""
-    if not found:
-        return OPEN, ""
-    twice = [one.more(2) for one in found if one.can_double]
-    better = [one.better for one in found]
-    status = graded(bool(twice) and all(twice), all(better))
-    return status if max(len(one.taken) for one in found) > 1 else OPEN, (
-        f"Friends among those taken, of friends in reach: {'; '.join(one.text for one in found)}."
-        f" In every seed at least twice as many in {sum(twice)} of {len(twice)} columns where that"
-        f" is possible, more in {sum(better)} of {len(better)}."
-    )
 
 
 def finds_friends(table: RunTable) -> Judged:

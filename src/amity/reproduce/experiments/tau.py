@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -32,6 +34,8 @@ from amity.reproduce.verdicts import (
 from amity.show.figures import OTHERS
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from amity.reproduce.record import CellRecord
     from amity.reproduce.table import CellStats, RunTable
 
@@ -87,9 +91,9 @@ def stable(table: RunTable) -> Judged:
     )
 
 
-def rounds_to(record: CellRecord, level: float) -> float | None:
-    """The first measured round with at least this accuracy."""
-    return next((point[0] for point in record.curve if point[2] >= level), None)
+def needed(record: CellRecord, level: float) -> float:
+    """The first measured round with at least this accuracy; all of them if there is none."""
+    return next((point[0] for point in record.curve if point[2] >= level), record.rounds)
 
 
 def level_of(table: RunTable, panel: str, column: str) -> float:
@@ -101,12 +105,9 @@ def sooner(table: RunTable) -> Judged:
     rows, said, found = taus_of(table), [], []
     for p, c in places(table):
         level = level_of(table, p, c)
-        needed = [
-            {s: rounds_to(r, level) or r.rounds for s, r in table.of(p, row, c).items()}
-            for row in rows
-        ]
-        found.append(there(paired(needed[0], needed[-1])))
-        means = ", ".join(f"{np.mean(list(n.values())):.0f}" for n in needed)
+        rounds = [{s: needed(r, level) for s, r in table.of(p, row, c).items()} for row in rows]
+        found.append(there(paired(rounds[0], rounds[-1])))
+        means = ", ".join(f"{np.mean(list(n.values())):.0f}" for n in rounds)
         said.append(f"{c} ({100 * level:.1f} %): {means}")
     status, _ = weigh(found)
     return status, (
@@ -154,32 +155,16 @@ class Tau(TableOfRuns):
 
     def picture(self, table: RunTable) -> Figure:
         """Participants, final accuracy and rounds to a given accuracy, by τ."""
-        rows, panel = taus_of(table), table.panels[0]
-        taus = [float(row[2:]) for row in rows]
         figure = Figure(figsize=(11.5, 3.3))
         taken, final, speed = figure.subplots(1, 3)
+        rows, panel = taus_of(table), table.panels[0]
         for at, column in enumerate(table.columns()):
-            runs = [list(table.of(panel, row, column).values()) for row in rows]
-            level = level_of(table, panel, column)
-            for axes, label, values in (
-                (taken, column, [[r.taken for r in rs] for rs in runs]),
-                (final, column, [[100 * r.accuracy for r in rs] for rs in runs]),
-                (
-                    speed,
-                    f"{column}, to {100 * level:.1f} %",
-                    [[rounds_to(r, level) or r.rounds for r in rs] for rs in runs],
-                ),
-            ):
-                axes.errorbar(
-                    taus,
-                    [np.mean(v) if v else math.nan for v in values],
-                    [std(v) for v in values],
-                    marker="o",
-                    markersize=4,
-                    capsize=3,
-                    label=label,
-                    color=OTHERS[at % len(OTHERS)],
-                )
+            runs = {float(r[2:]): list(table.of(panel, r, column).values()) for r in rows}
+            level, colour = level_of(table, panel, column), OTHERS[at % len(OTHERS)]
+            goal = f"{column}, to {100 * level:.1f} %"
+            _by_tau(taken, runs, lambda r: r.taken, column, colour)
+            _by_tau(final, runs, lambda r: 100 * r.accuracy, column, colour)
+            _by_tau(speed, runs, partial(needed, level=level), goal, colour)
         taken.set(ylabel="neighbours taken, mean over rounds", ylim=(0, None))
         final.set(ylabel="final test accuracy (%)")
         speed.set(ylabel="rounds to that accuracy", ylim=(0, None))
@@ -188,3 +173,24 @@ class Tau(TableOfRuns):
             axes.legend(fontsize=7, frameon=False)
         figure.tight_layout()
         return figure
+
+
+def _by_tau(
+    axes: Axes,
+    runs: Mapping[float, Sequence[CellRecord]],
+    number: Callable[[CellRecord], float],
+    label: str,
+    colour: str,
+) -> None:
+    """One line: a number of each run, mean and standard deviation over seeds."""
+    values = [[number(record) for record in records] for records in runs.values()]
+    axes.errorbar(
+        list(runs),
+        [float(np.mean(v)) if v else math.nan for v in values],
+        [std(v) for v in values],
+        marker="o",
+        markersize=4,
+        capsize=3,
+        label=label,
+        color=colour,
+    )
