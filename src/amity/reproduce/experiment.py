@@ -1,7 +1,7 @@
 """What an experiment is to the command line: something that is prepared, run, shown and saved.
 
-Most are tables of runs (`table_of_runs.TableOfRuns`). One that is not brings a `prepare` of its own, whose
-answer says how it is run (`labels`).
+Most are tables of runs (`table_of_runs.TableOfRuns`). One that is not brings a `prepare` of its
+own, whose answer says how it is run (`labels`).
 """
 
 from __future__ import annotations

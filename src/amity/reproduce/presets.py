@@ -90,7 +90,7 @@ class Preset:
     over: Layer = field(default_factory=dict)
     """On top of everything: the stand-in data."""
     budget: float = 0.0
-    """Seconds that a cell is meant to take; 0: no matter."""
+    """Seconds that a cell is meant to take; 0: as long as it likes."""
     stand_in: str = ""
     """What is wrong with the numbers, where other data stand in."""
 

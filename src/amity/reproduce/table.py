@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 def at_bytes(record: CellRecord, megabytes: float) -> float | None:
-    """Accuracy when so many bytes had been received: between two measurements in proportion, the
-    last if never; None before the first."""
+    """Accuracy when this much had been received: between two measurements in proportion, the last
+    if it never was; None before the first."""
     moved, accuracy = [point[1] for point in record.curve], [point[2] for point in record.curve]
     if megabytes < moved[0]:
         return None
