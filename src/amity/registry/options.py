@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -23,7 +24,8 @@ def checked(where: str, cls: type[T], values: Mapping[str, Any]) -> T:
         if isinstance(value, bool) and not isinstance(_plain_default(cls, name), bool | None):
             raise ConfigError(f"{where}: {name} should not be {str(value).lower()}; give a value")
     try:
-        return TypeAdapter(cls).validate_python(dict(values))
+        adapter: TypeAdapter[T] = _adapter(cls)  # type: ignore[arg-type]
+        return adapter.validate_python(dict(values))
     except ValidationError as error:
         raise ConfigError(explain(where, error)) from None
     except Exception as error:  # the class may be anybody's
@@ -40,6 +42,12 @@ def default_of(f: dataclasses.Field[Any]) -> Any:
     if f.default_factory is not dataclasses.MISSING:
         return f.default_factory()
     return f.default
+
+
+@cache
+def _adapter(cls: type) -> TypeAdapter[Any]:
+    """What checks a class: made once, for that takes longer than all of its checks."""
+    return TypeAdapter(cls)
 
 
 def _plain_default(cls: type, name: str) -> Any:
