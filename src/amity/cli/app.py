@@ -19,6 +19,7 @@ from amity.cli.data import app as data_app
 from amity.cli.peer import app as peer_app
 from amity.cli.peer import relay, swarm
 from amity.cli.reproduce import reproduce
+from amity.cli.track import track
 from amity.config import (
     Config,
     count,
@@ -70,6 +71,7 @@ app.command()(bench)
 app.command()(swarm)
 app.command()(relay)
 app.command()(reproduce)
+app.command()(track)
 
 
 ClickException = typer.BadParameter.__mro__[2]

@@ -1,1 +1,5 @@
 """Where the events of a run go."""
+
+from amity.sinks.registry import Opens, sinks
+
+__all__ = ["Opens", "sinks"]
