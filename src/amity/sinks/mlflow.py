@@ -25,6 +25,8 @@ from amity.sinks.tracking import (
 
 CELL = "amity.cell"
 """The tag by which a run that goes on is found again."""
+ERROR = "amity.error"
+"""The tag that says why a run failed; it goes when the run goes on."""
 STATUS: Mapping[Outcome, str] = {"done": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 
 
@@ -59,11 +61,13 @@ class Mlflow:
 
 
 def _tracking_uri(uri: str) -> str | None:
-    """None: MLflow decides. A plain file name is a SQLite database."""
+    """None: MLflow decides. A plain file name is a SQLite database; MLflow keeps it open by its URI,
+    so that it must not depend on where we are."""
     if not uri.endswith(".db") or "://" in uri:
         return uri or None
-    Path(uri).parent.mkdir(parents=True, exist_ok=True)
-    return f"sqlite:///{uri}"
+    path = Path(uri).resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{path}"
 
 
 class _Run:
@@ -78,6 +82,8 @@ class _Run:
         )
         self._id = run.info.run_id
         client.update_run(self._id, status="RUNNING")
+        if ERROR in run.data.tags:
+            client.delete_tag(self._id, ERROR)
         params = [
             Param(_allowed(key), str(value))
             for key, value in flat(event.config).items()
@@ -102,7 +108,7 @@ class _Run:
 
     def end(self, outcome: Outcome, error: str = "") -> None:
         if error:
-            self._client.set_tag(self._id, "amity.error", error)
+            self._client.set_tag(self._id, ERROR, error)
         self._client.set_terminated(self._id, STATUS[outcome])
 
 

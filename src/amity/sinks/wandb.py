@@ -76,6 +76,8 @@ class _Run:
         )
         self._last = Path(self._run.dir).parent / f"{options.project}{LAST}"
         self.known = range(max(told, self._run.starting_step))
+        if self.known:
+            self._run.summary["error"] = ""  # what stopped it before
 
     def log(self, round: int, values: Mapping[str, float], texts: Mapping[str, str]) -> None:
         self._run.log(dict(values), step=round)
