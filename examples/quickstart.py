@@ -8,5 +8,5 @@ result = amity.run(
 )
 print(f"accuracy {result.accuracy:.3f} after {len(result.rounds)} rounds, see {result.path}")
 for edge in result.edges[-10:]:
-    friends = ", ".join(f"{peer} {weight:.2f}" for peer, weight in edge["row"].items())
-    print(f"{edge['peer']} <- {friends}")
+    friends = ", ".join(f"{peer} {weight:.2f}" for peer, weight in edge.row.items())
+    print(f"{edge.peer} <- {friends}")

@@ -14,7 +14,7 @@ from amity.files import write_atomically
 from amity.reproduce import RunTable, tables
 from amity.reproduce.record import read_records
 from amity.show.figures import svg
-from amity.show.report import markdown_table
+from amity.show.page import markdown_table
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs" / "RESULTS.md"

@@ -129,10 +129,10 @@ def test_honest_peers_get_the_attackers_model_and_its_weight_is_reported() -> No
     weights = [
         sum(w for j, w in report.rows[name].items() if j in simulation.attackers) for name in honest
     ]
-    assert report.network["attackers_weight"] == pytest.approx(sum(weights) / len(weights))
-    assert report.network["attackers_weight"] == pytest.approx(2 / 6)
-    accuracies = [report.peers[name]["accuracy"] for name in honest]
-    assert report.network["accuracy"] == pytest.approx(sum(accuracies) / len(accuracies))
+    assert report.network.attackers_weight == pytest.approx(sum(weights) / len(weights))
+    assert report.network.attackers_weight == pytest.approx(2 / 6)
+    accuracies = [report.peers[name].accuracy for name in honest]
+    assert report.network.accuracy == pytest.approx(sum(accuracies) / len(accuracies))
     name = honest[0]
     expected = sum(
         w * (5.0 if j in simulation.attackers else simulation.peers[j].trained)
@@ -168,7 +168,7 @@ def test_a_sketch_liar_looks_like_whoever_asks_and_gains_weight() -> None:
             tiny(strategy={"name": "afind", "proxy": "grad", "tau": 1.0}, attack=attack, rounds=3)
         )
         reports = [simulation.round() for _ in range(3)]
-        weights[kind] = reports[-1].network["attackers_weight"]
+        weights[kind] = reports[-1].network.attackers_weight
         if kind == "sketch_liar":
             honest = next(name for name in simulation.names if name not in simulation.attackers)
             seen = simulation.memories[honest]["memory"]["s"]

@@ -18,18 +18,31 @@ from typing import Any
 import pytest
 
 from amity.files import write_atomically
-from amity.lab.run import Result, run
-from amity.lab.store import read_lines
+from amity.lab.result import Result
+from amity.lab.run import run
 from amity.net.node import Node
 from amity.net.ops.collect import merge
 from amity.net.ops.swarm import Swarm
-from amity.net.ops.watch import last_line
 from amity.net.options import Net
 from amity.net.setup import read_setup
 from amity.net.trust.identity import Identity, expires
 from amity.net.trust.roster import Member
+from amity.store import read_lines
 from tests.conftest import resolve
 from tests.namespaces import Lab, why_not
+
+
+def last_line(path: Path, tail: int = 16384) -> dict[str, Any]:
+    """The last whole line of a file of JSON lines; empty where there is none yet."""
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - tail))
+            lines = stream.read().split(b"\n")[:-1]
+        found = json.loads(lines[-1]) if lines else {}
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
 
 NET = Net(gather=20, deadline=12, patience=8, lease=2)
 without_namespaces = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
@@ -351,7 +364,7 @@ def test_an_error_in_one_peer_stays_in_that_peer(tmp_path: Path) -> None:
     test."""
     bad = tmp_path / "bad.py"
     bad.write_text(
-        "from dataclasses import dataclass\nfrom amity import Decision\nfrom amity.strategies.base"
+        "from dataclasses import dataclass\nfrom amity import Decision\nfrom amity.choosing"
         " import Cardless\n\n\n@dataclass(frozen=True)\nclass Bad(Cardless):\n    def decide(self,"
         " view, row):\n        if view.round == 2:\n            raise ZeroDivisionError('on"
         " purpose')\n        return Decision({view.me: 1.0})\n        yield\n"

@@ -9,10 +9,11 @@ import pytest
 
 import amity
 from amity.errors import ConfigError, Failure, RunDirError
-from amity.lab.compare import parse_spec, read_comparison
+from amity.lab.compare import parse_spec
+from amity.lab.comparison import read_comparison
 from amity.lab.export import export, predict
+from amity.lab.reports import write_report
 from amity.lab.sweep import choose_tries
-from amity.show.report import write_report
 from amity.strategies.afind import Afind
 from amity.strategies.gossip import Gossip
 from tests.conftest import tiny
@@ -37,14 +38,14 @@ def test_runs_are_paired_by_seed(comparison: amity.Comparison) -> None:
     for runs in comparison.results.values():
         assert [run.config.seed for run in runs] == [0, 1]
     local, gossip = (comparison.results[label][0] for label in ("local", "gossip:k=2"))
-    first = [m["accuracy_local"] for m in gossip.metrics if m["round"] == 0]
-    assert first == [m["accuracy_local"] for m in local.metrics if m["round"] == 0]
+    first = [m.accuracy_local for m in gossip.metrics if m.round == 0]
+    assert first == [m.accuracy_local for m in local.metrics if m.round == 0]
 
 
 def test_the_table_agrees_with_plain_numpy(comparison: amity.Comparison) -> None:
     line = next(line for line in comparison.lines if line.label == "gossip:k=2")
     runs, alone = comparison.results["gossip:k=2"], comparison.results["local"]
-    finals = [np.mean([m["accuracy"] for m in run.metrics if m["round"] == 2]) for run in runs]
+    finals = [np.mean([m.accuracy for m in run.metrics if m.round == 2]) for run in runs]
     assert line.accuracy == pytest.approx(np.mean(finals))
     assert line.accuracy_std == pytest.approx(np.std(finals, ddof=1))
     gains = sorted(
@@ -63,7 +64,7 @@ def test_the_table_agrees_with_plain_numpy(comparison: amity.Comparison) -> None
 def test_repeating_a_comparison_takes_up_what_is_there(comparison: amity.Comparison) -> None:
     stamps = {p: p.stat().st_mtime_ns for p in comparison.path.glob("*/seed-*/checkpoint/*.json")}
     again = amity.compare(SPECS, [0, 1], tiny(), comparison.path)
-    assert again.table == comparison.table
+    assert again.rows == comparison.rows
     assert {
         p: p.stat().st_mtime_ns for p in comparison.path.glob("*/seed-*/checkpoint/*.json")
     } == stamps
@@ -104,7 +105,7 @@ def test_a_strategy_that_fails_does_not_take_the_others_down(repository: Path) -
     Path("bad.py").write_text(
         "from dataclasses import dataclass\n"
         "import amity\n"
-        "from amity.strategies.base import Cardless\n"
+        "from amity.choosing import Cardless\n"
         "@dataclass(frozen=True)\n"
         "class Half(Cardless):\n"
         "    def decide(self, view, row):\n"
@@ -210,7 +211,7 @@ def test_specs_are_read(spec: str, label: str, options: dict[str, object]) -> No
 def test_strategies_must_be_a_list_of_names_or_instances() -> None:
     with pytest.raises(ConfigError, match="expected a list"):
         amity.compare("gossip", [0], tiny(), "c")
-    with pytest.raises(ConfigError, match="expected names or instances"):
+    with pytest.raises(ConfigError, match="expected names, frozen dataclasses or instances"):
         amity.compare([3], [0], tiny(), "c")  # type: ignore[list-item]
 
 

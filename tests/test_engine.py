@@ -22,8 +22,8 @@ from amity.core import Share
 from amity.errors import ConfigError, Failure
 from amity.geometry import cosines
 from amity.peer.mixing import BLOCK, mix
+from amity.records import Report
 from amity.round.build import load_data
-from amity.round.report import Report
 from amity.simulate import Simulation
 from amity.simulate.crew import Inline, Workers
 from amity.simulate.desk import Gallery
@@ -222,7 +222,7 @@ def test_a_round_does_as_many_gradient_steps_as_the_workload_says() -> None:
         ) as simulation:
             report = simulation.round()
         assert simulation.steps == workload.steps == 100 * 5 * 5
-        assert sum(record["backward"] for record in report.peers.values()) == workload.examples
+        assert sum(record.backward for record in report.peers.values()) == workload.examples
 
 
 # -- what is settled when a run begins
@@ -332,7 +332,7 @@ def test_no_loss_is_computed_twice_also_where_plans_ask_again() -> None:
         "from dataclasses import dataclass\n"
         "from amity.core import Ask, Decision\n"
         "from amity.facts import Loss\n"
-        "from amity.strategies.base import Cardless\n"
+        "from amity.choosing import Cardless\n"
         "@dataclass(frozen=True)\n"
         "class Twice(Cardless):\n"
         "    def decide(self, view, row):\n"
@@ -344,7 +344,7 @@ def test_no_loss_is_computed_twice_also_where_plans_ask_again() -> None:
         "        return neighbours\n"
     )
     report = simulate(tiny(strategy="twice.py:Twice")).round()
-    assert {record["forward"] for record in report.peers.values()} == {
+    assert {record.forward for record in report.peers.values()} == {
         10 + 5 * 10
     }  # an epoch on 10 examples
 
@@ -354,9 +354,9 @@ def test_facts_look_at_a_fixed_sample_of_64_examples() -> None:
         "partition": {"name": "pathological", "classes": 5, "samples": 100, "test": 30}
     }
     report = simulate(tiny(strategy={"name": "federico"}, **layers)).round()
-    assert {record["forward"] for record in report.peers.values()} == {100 + 6 * 64}
+    assert {record.forward for record in report.peers.values()} == {100 + 6 * 64}
     report = simulate(tiny(strategy={"name": "federico"}, facts={"examples": 0}, **layers)).round()
-    assert {record["forward"] for record in report.peers.values()} == {100 + 6 * 100}
+    assert {record.forward for record in report.peers.values()} == {100 + 6 * 100}
 
 
 def test_thousands_of_peers_on_a_sparse_graph_need_nothing_of_size_m_squared() -> None:
@@ -478,7 +478,7 @@ def test_a_visit_to_myself_leaves_my_own_model_in_my_row() -> None:
         "from dataclasses import dataclass\n"
         "from amity.core import Ask, Decision\n"
         "from amity.facts import Visit\n"
-        "from amity.strategies.base import Cardless\n"
+        "from amity.choosing import Cardless\n"
         "@dataclass(frozen=True)\n"
         "class Me(Cardless):\n"
         "    def decide(self, view, row):\n"

@@ -35,7 +35,7 @@ def check(simulation: Simulation, rounds: int = 3) -> list[dict[str, core.Row]]:
             assert torch.isfinite(peer.start).all()
             memory = simulation.memories[name]
             assert json.loads(json.dumps(memory)) == memory
-            assert 0 <= report.peers[name]["accuracy"] <= 1
+            assert 0 <= report.peers[name].accuracy <= 1
     return rows
 
 
@@ -173,11 +173,11 @@ def test_the_personal_head_is_never_sent_and_never_moved_by_mixing() -> None:
 
 def test_a_plan_may_not_read_labels_unless_it_is_a_reference() -> None:
     from amity.facts import Labels
-    from amity.simulate.desk import Desk
+    from amity.simulate.desk import LocalDesk
 
     simulation = simulate(tiny(strategy={"name": "gossip"}))
     near = ("peer-01",)
-    desk = Desk(
+    desk = LocalDesk(
         simulation.seats["peer-00"], near, simulation.seats, simulation.network, simulation.strategy
     )
     with pytest.raises(TypeError, match="references only"):

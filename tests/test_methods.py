@@ -220,7 +220,7 @@ def test_with_density_one_and_still_masks_dispfl_is_fine_tuning() -> None:
         a, b = dense.round(), plain.round()
     for name in dense.names:
         torch.testing.assert_close(dense.peers[name].start, plain.peers[name].start)
-    assert a.network["accuracy"] == pytest.approx(b.network["accuracy"])
+    assert a.network.accuracy == pytest.approx(b.network.accuracy)
 
 
 def test_masks_are_alike_where_that_is_asked_for() -> None:

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from amity.lab.run import Result, run
-from amity.lab.store import commits
+from amity.lab.result import Result
+from amity.lab.run import run
 from amity.net.ops.collect import merge
 from amity.net.ops.swarm import Swarm
 from amity.net.options import Net
+from amity.store import commits
 from tests.conftest import EVERY_METHOD, EVERY_STRATEGY, spec_id, tiny
 
 REFERENCES = ("fedavg", "oracle")

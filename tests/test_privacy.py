@@ -22,8 +22,9 @@ from amity.config import resolve
 from amity.core import Share
 from amity.data.samples import Samples
 from amity.errors import ConfigError
-from amity.lab.compare import read_comparison
-from amity.lab.store import dump
+from amity.files import dump
+from amity.lab.comparison import read_comparison
+from amity.lab.reports import write_report
 from amity.learn.clipping import by_functions, by_layers
 from amity.learn.layout import layout_of
 from amity.learn.learner import DpSgd, Learner, Recipe
@@ -39,7 +40,6 @@ from amity.peer.privacy import (
     statement,
     uncovered,
 )
-from amity.show.report import write_report
 from tests.conftest import EVERY_METHOD, simulate, tiny
 from tests.test_every_strategy import check
 from tests.test_learn import samples
@@ -329,7 +329,7 @@ def test_noise_on_cards_lowers_similarity(noise: dict[str, Any]) -> None:
     for privacy in ({"name": "none"}, {"name": "proxy", "clip": 1.0, "lot": 8, **noise}):
         simulation = simulate(tiny(strategy="afind+", privacy=privacy))
         report = simulation.round()
-        notes.append(np.mean([r["similarity_max"] for r in report.peers.values()]))
+        notes.append(np.mean([r.notes["similarity_max"] for r in report.peers.values()]))
     assert notes[1] < notes[0] - 0.1
 
 
@@ -374,12 +374,12 @@ def test_steps_are_counted_over_epochs_rounds_and_phases(method: str) -> None:
     ]  # head: β and w; regrowing
     for name in simulation.names:
         record = report.peers[name]
-        assert record["private_steps"] == 2 * each
+        assert record.private_steps == 2 * each
         account = account_of(PrivateGradients(sigma=1.0), 10, 8)
         assert account is not None
-        assert record["epsilon"] == account.epsilon(2 * each)
-    assert report.network["epsilon"] == record["epsilon"]
-    assert report.network["excluded"] == []
+        assert record.epsilon == account.epsilon(2 * each)
+    assert report.network.epsilon == record.epsilon
+    assert report.network.excluded == ()
 
 
 def test_every_visit_that_is_hosted_is_counted() -> None:
@@ -397,8 +397,8 @@ def test_every_visit_that_is_hosted_is_counted() -> None:
         for name in simulation.names
     }
     for name in simulation.names:
-        assert report.peers[name]["private_steps"] == steps * (1 + hosted[name])
-    assert "Visit" in report.network["excluded"]
+        assert report.peers[name].private_steps == steps * (1 + hosted[name])
+    assert "Visit" in report.network.excluded
 
 
 def test_a_spent_budget_stops_training_but_not_learning_from_others() -> None:
@@ -412,9 +412,9 @@ def test_a_spent_budget_stops_training_but_not_learning_from_others() -> None:
         )
     )
     reports = [simulation.round() for _ in range(4)]
-    assert [r.peers["peer-00"]["private_steps"] for r in reports] == [2, 3, 3, 3]
-    assert [r.network["stopped"] for r in reports] == [0, 6, 6, 6]
-    assert all(r.network["epsilon"] <= budget for r in reports)
+    assert [r.peers["peer-00"].private_steps for r in reports] == [2, 3, 3, 3]
+    assert [r.network.stopped for r in reports] == [0, 6, 6, 6]
+    assert all(r.network.epsilon <= budget for r in reports)
     peer = simulation.peers["peer-00"]
     assert not torch.equal(peer.start, peer.trained)  # mixed with others
     before = peer.start.clone()
@@ -439,7 +439,7 @@ def test_an_upload_is_counted_once_a_round_and_stops_with_the_budget() -> None:
     simulation = simulate(
         tiny(strategy="gossip", privacy=privacy, rounds=4, eval={"gradients_every": 0})
     )
-    spent = [simulation.round().peers["peer-00"]["private_steps"] for _ in range(4)]
+    spent = [simulation.round().peers["peer-00"].private_steps for _ in range(4)]
     assert spent == [1, 2, 2, 2]
     peer = simulation.peers["peer-00"]
     before = peer.start.clone()
@@ -463,7 +463,7 @@ def test_epsilon_is_a_guarantee_only_where_no_fact_looks_at_raw_data(
     spec: Any, excluded: list[str]
 ) -> None:
     result = amity.run(tiny(strategy=spec, privacy="gradients"), "run")
-    assert sorted({name for record in result.rounds for name in record["excluded"]}) == excluded
+    assert sorted({name for record in result.rounds for name in record.excluded}) == excluded
     if excluded:
         assert f"training only, excludes {', '.join(excluded)}" in result.privacy
     else:
@@ -506,9 +506,7 @@ def test_a_run_with_privacy_that_was_killed_ends_with_the_same_bits_and_the_same
     for t in (2, 3):
         report = again.round()
         assert report.rows == reports[t].rows
-        assert report.peers["peer-00"].get("private_steps") == reports[t].peers["peer-00"].get(
-            "private_steps"
-        )
+        assert report.peers["peer-00"].private_steps == reports[t].peers["peer-00"].private_steps
     for peer in whole.names:
         assert torch.equal(whole.peers[peer].start, again.peers[peer].start)
 
@@ -610,7 +608,8 @@ def test_what_a_real_peer_served_after_its_last_round_is_in_its_epsilon(tmp_path
     accounts.spend("training", 0, again=True, steps=5, rate=0.8)
     accounts.spend("visit", 0, "late guest", again=True, steps=6, rate=0.8)
     accounts.close()
-    lines = [{"round": 0, "excluded": ["Loss"], "epsilon": 1.0}, {"round": 1, "excluded": []}]
+    first = {"round": 0, "peer": "a", "excluded": ["Loss"], "epsilon": 1.0}
+    lines = [first, {"round": 1, "peer": "a", "excluded": []}]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = privacy_of(tmp_path, config)
     assert found is not None
@@ -651,7 +650,7 @@ def test_too_little_noise_for_the_accountant_is_reported_as_no_privacy() -> None
     record = json.loads((path / "rounds.jsonl").read_text()) | {"epsilon": math.inf}
     (path / "rounds.jsonl").write_bytes(dump(record))
     again = read_comparison(Path("c"))
-    assert again.results["gossip"][0].rounds[-1]["epsilon"] is None  # infinity, in JSON
+    assert again.results["gossip"][0].rounds[-1].epsilon == math.inf  # null, in JSON
     assert "ε is infinite" in again.results["gossip"][0].privacy
     assert again.lines[0].epsilon == math.inf
 

@@ -19,7 +19,8 @@ import pytest
 import tomli_w
 import torch
 
-from amity.lab.run import Result, run
+from amity.lab.result import Result
+from amity.lab.run import run
 from amity.net.link.zenoh import settings
 from amity.net.ops.swarm import Swarm, free_ports
 from amity.net.options import Net

@@ -26,9 +26,8 @@ from amity.data.cifar import CIFAR10
 from amity.data.fashionmnist import FASHION
 from amity.data.published import find
 from amity.errors import ConfigError, DataError
-from amity.lab.cells import Event
-from amity.lab.run import Result
-from amity.lab.store import read_config
+from amity.events import Event, RunDone
+from amity.lab.result import Result
 from amity.reproduce import PRESETS, RunTable, reproduce, tables
 from amity.reproduce.choice import part_of
 from amity.reproduce.design import Design
@@ -51,6 +50,7 @@ from amity.reproduce.verdicts import (
     UNJUDGED,
     weigh,
 )
+from amity.store import read_config
 from tests.conftest import Call
 
 SMALL: dict[str, Any] = {
@@ -161,7 +161,7 @@ def test_rows_of_ones_own_stand_beside_those_of_the_table(call: Call, repository
 OWN = """from dataclasses import dataclass
 from amity import Ask, Decision, spread
 from amity.facts import Pull
-from amity.strategies.base import Cardless
+from amity.choosing import Cardless
 
 @dataclass(frozen=True)
 class {name}(Cardless):
@@ -344,13 +344,11 @@ def test_a_record_says_what_the_run_says() -> None:
         assert record.final == pytest.approx(list(run.final().values()), rel=1e-4)
         assert [point[0] for point in record.curve] == [t + 1 for t, _ in run.curve]
         moved = (
-            sum(m["card_in"] + m["model_in"] + m["reply_in"] for m in run.metrics)
-            / run.config.peers
-            / 1e6
+            sum(m.card_in + m.model_in + m.reply_in for m in run.metrics) / run.config.peers / 1e6
         )
         assert record.megabytes == pytest.approx(moved, rel=1e-4)
         assert record.curve[-1][1] == pytest.approx(moved, rel=1e-4)
-        assert record.taken == pytest.approx(np.mean([r["taken"] for r in run.rounds]), rel=1e-4)
+        assert record.taken == pytest.approx(np.mean([r.taken for r in run.rounds]), rel=1e-4)
 
 
 def test_a_killed_table_goes_on_where_it_was(call: Call) -> None:
@@ -360,12 +358,15 @@ def test_a_killed_table_goes_on_where_it_was(call: Call) -> None:
     calm = reproduce("tau", "smoke", out="calm", **part, rounds=8)
     ours, theirs = os.pipe()
 
-    def die(event: Event) -> None:
-        if event.round == -1:
-            os.kill(os.getpid(), signal.SIGKILL)
+    class Killer:
+        def take(self, event: Event) -> None:
+            if isinstance(event, RunDone):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def close(self) -> None: ...
 
     def make() -> None:
-        reproduce("tau", "smoke", out="r", jobs=2, on_event=die, **part, rounds=8)
+        reproduce("tau", "smoke", out="r", jobs=2, sinks=Killer(), **part, rounds=8)
 
     child = multiprocessing.get_context("fork").Process(target=make)
     child.start()

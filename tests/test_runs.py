@@ -20,8 +20,9 @@ import amity
 from amity.config import Config
 from amity.errors import ConfigError, Failure, RunDirError, StorageError
 from amity.lab.run import restored
-from amity.lab.store import LINES, RunDir, config_digest, read_lines
 from amity.simulate.engine import Simulation
+from amity.store import RunDir, read_lines
+from amity.store.reading import LINES, config_digest
 from tests.conftest import simulate, tiny
 
 FILES = [*LINES, "config.toml"]
@@ -247,7 +248,7 @@ from dataclasses import dataclass
 import sys
 import amity
 from amity.facts import Pull
-from amity.strategies.base import Cardless
+from amity.choosing import Cardless
 
 @dataclass(frozen=True)
 class Mine(Cardless):
@@ -317,7 +318,7 @@ def test_weights_may_be_any_kind_of_number_and_notes_do_not_overwrite_records() 
     )
     Path("mine.py").write_text(STRATEGY % body)
     record = amity.run(tiny(strategy="mine.py:Mine"), "r").metrics[-1]
-    assert (record["round"], record["mine"]) == (2, 2.0)
+    assert (record.round, record.notes["mine"]) == (2, 2.0)
 
 
 def test_two_processes_cannot_run_one_directory(config: Config, whole: Path) -> None:
@@ -368,7 +369,7 @@ def test_metrics_hold_what_was_promised(whole: Path) -> None:
         " taken theta effective similarity_min similarity_mean similarity_max card_in card_out"
         " model_in model_out reply_in reply_out forward backward"
     )
-    assert set(promised.split()) <= record.keys()
+    assert set(promised.split()) <= record.line().keys()
     network = result.rounds[-1]
     assert {
         "precision",
@@ -378,7 +379,7 @@ def test_metrics_hold_what_was_promised(whole: Path) -> None:
         "all_error",
         "consensus",
         "gradient_norm2",
-    } <= network.keys()
+    } <= network.line().keys()
     assert len(result.metrics) == len(result.edges) == 8 * 6
     assert result.best >= result.accuracy
 
@@ -440,10 +441,10 @@ def test_the_measures_of_the_theorem_agree_with_plain_numpy() -> None:
     ]
     everyone = [((grads[i] - grads[j]) ** 2).sum() for i in grads for j in grads if i != j]
     average = sum(grads.values()) / len(grads)
-    assert report.network["coreset_error"] == pytest.approx(sum(chosen) / len(chosen), rel=1e-3)
-    assert report.network["all_error"] == pytest.approx(sum(everyone) / len(everyone), rel=1e-3)
-    assert report.network["gradient_norm2"] == pytest.approx(float((average**2).sum()), rel=1e-3)
-    assert report.network["consensus"] == pytest.approx(
+    assert report.network.coreset_error == pytest.approx(sum(chosen) / len(chosen), rel=1e-3)
+    assert report.network.all_error == pytest.approx(sum(everyone) / len(everyone), rel=1e-3)
+    assert report.network.gradient_norm2 == pytest.approx(float((average**2).sum()), rel=1e-3)
+    assert report.network.consensus == pytest.approx(
         float(((theta - mean) ** 2).sum(1).mean()), rel=1e-3
     )
 

@@ -265,7 +265,7 @@ def test_a_visit_trains_a_scratch_copy_and_leaves_the_host_alone() -> None:
         # the numbers, and a bit a coordinate for the mask
         body = 4 * layout.head.start + (layout.size + 7) // 8
         # Five neighbours: a model to each and one back, and as a host the same again.
-        assert record["model_in"] == record["model_out"] == 10 * body
+        assert record.model_in == record.model_out == 10 * body
 
 
 def test_gossip_moves_k_models_and_nothing_else() -> None:
@@ -273,9 +273,9 @@ def test_gossip_moves_k_models_and_nothing_else() -> None:
     report = simulation.round()
     size = 4 * simulation.world.learner.layout.size
     for record in report.peers.values():
-        assert (record["model_in"], record["card_in"], record["reply_in"]) == (2 * size, 0, 0)
-        assert record["forward"] == record["backward"] == 10
-    moved = [sum(r[key] for r in report.peers.values()) for key in ("model_in", "model_out")]
+        assert (record.model_in, record.card_in, record.reply_in) == (2 * size, 0, 0)
+        assert record.forward == record.backward == 10
+    moved = [sum(r.value(key) for r in report.peers.values()) for key in ("model_in", "model_out")]
     assert moved[0] == moved[1]
 
 
@@ -284,8 +284,8 @@ def test_cards_cost_little_and_a_model_that_is_here_does_not_move_again() -> Non
     report = simulation.round()
     size = 4 * simulation.world.learner.layout.size
     for record in report.peers.values():
-        assert record["card_in"] == 5 * (4 * 32 + 16)
-        assert record["model_in"] == 5 * size
+        assert record.card_in == 5 * (4 * 32 + 16)
+        assert record.model_in == 5 * size
 
 
 def test_fedavg_is_one_model_for_all_weighted_by_examples() -> None:
@@ -368,13 +368,12 @@ def test_two_groups_find_each_other(spec: str) -> None:
     )
     simulation = simulate(config)
     reports = [simulation.round().network for _ in range(config.rounds)]
-    precision = sum(r["precision"] for r in reports[-4:]) / 4
-    assert reports[0]["base_rate"] == pytest.approx(4 / 9)
+    precision = sum(r.precision for r in reports[-4:]) / 4
+    assert reports[0].base_rate == pytest.approx(4 / 9)
     assert precision > 0.7
-    if (
-        spec != "afind+:paper"
-    ):  # whose similarities of those it does not take are up to ten rounds old
-        assert reports[-1]["auc"] > 0.8
+    # whose similarities of those it does not take are up to ten rounds old
+    if spec != "afind+:paper":
+        assert reports[-1].auc > 0.8
 
 
 def test_as_printed_the_first_round_visits_everyone_with_the_whole_proxy() -> None:
@@ -382,8 +381,8 @@ def test_as_printed_the_first_round_visits_everyone_with_the_whole_proxy() -> No
     report = simulation.round()
     layer = simulation.world.learner.layout.proxy
     for name, record in report.peers.items():
-        assert record["taken"] == 7
-        assert record["card_in"] == 7 * (4 * (layer.stop - layer.start) + 16)
+        assert record.taken == 7
+        assert record.card_in == 7 * (4 * (layer.stop - layer.start) + 16)
         assert name not in report.rows[name]
 
 
@@ -447,8 +446,8 @@ def test_fedavg_moves_what_a_server_would_move() -> None:
     simulation = simulate(tiny(strategy={"name": "fedavg", "fraction": 0.34}))
     report = simulation.round()
     size = 4 * simulation.world.learner.layout.size
-    assert {record["model_in"] for record in report.peers.values()} == {size}
-    assert sum(record["model_out"] for record in report.peers.values()) == 2 * size
+    assert {record.model_in for record in report.peers.values()} == {size}
+    assert sum(record.model_out for record in report.peers.values()) == 2 * size
 
 
 def test_a_lost_answer_still_costs_its_sender() -> None:
@@ -456,7 +455,7 @@ def test_a_lost_answer_still_costs_its_sender() -> None:
     report = simulation.round()
     size = 4 * simulation.world.learner.layout.size
     for record in report.peers.values():
-        assert (record["model_in"], record["model_out"]) == (0, 5 * size)
+        assert (record.model_in, record.model_out) == (0, 5 * size)
 
 
 def test_probing_everyone_and_visiting_some_sends_my_model_only_once() -> None:
@@ -465,14 +464,14 @@ def test_probing_everyone_and_visiting_some_sends_my_model_only_once() -> None:
     size = 4 * simulation.world.learner.layout.size
     for record in report.peers.values():
         # mine to five neighbours, and five trained guests back
-        assert record["model_out"] == 10 * size
+        assert record.model_out == 10 * size
 
 
 def test_start_is_a_model_that_may_stand_in_a_row() -> None:
     from dataclasses import dataclass
 
+    from amity.choosing import Cardless
     from amity.core import Plan, Row
-    from amity.strategies.base import Cardless
 
     @dataclass(frozen=True)
     class Stubborn(Cardless):

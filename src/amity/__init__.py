@@ -1,6 +1,10 @@
 """Amity: decentralized federated learning in which every peer finds its friends.
 
-Every name below loads its module when it is first used, so `import amity` costs nothing.
+    result = amity.run(strategy="gossip", peers=10)          # one run; result.table, result.figure()
+    table = amity.compare(["local", "gossip", Mine(k=3)])    # strategies on the same data and seeds
+
+Everything that one needs is here, in groups; each name loads its module when it is first used, so
+`import amity` costs nothing. What is not listed here may change.
 """
 
 from __future__ import annotations
@@ -11,78 +15,186 @@ from typing import TYPE_CHECKING, Any
 from amity._version import __version__
 
 if TYPE_CHECKING:
+    from amity.choosing import Cardless
     from amity.config import Config, load
     from amity.core import (
         START,
+        Answers,
         Ask,
         Card,
+        Context,
         Decision,
         Fit,
+        Fitted,
         Gradient,
+        Method,
+        PeerId,
         Plan,
         Reference,
         Row,
         Share,
+        State,
         Stats,
+        Strategy,
+        Training,
         View,
         chain,
         spread,
+        taken_from,
     )
+    from amity.data import Dataset, datasets, partitions
     from amity.errors import AmityError
-    from amity.lab.compare import Comparison, compare
-    from amity.lab.run import Result, resume, run
-    from amity.lab.sweep import sweep
+    from amity.events import (
+        Event,
+        PeerEvent,
+        Progress,
+        RoundDone,
+        RunDone,
+        RunFailed,
+        RunPlanned,
+        RunStarted,
+        Sink,
+    )
+    from amity.facts import (
+        Distance,
+        Distances,
+        Fact,
+        Labels,
+        Loss,
+        ModelFact,
+        Probe,
+        Pull,
+        Reported,
+        Similarity,
+        Visit,
+    )
+    from amity.lab.compare import compare
+    from amity.lab.comparison import Comparison
+    from amity.lab.result import Result
+    from amity.lab.run import resume, run
+    from amity.lab.sweep import Sweep, sweep
+    from amity.methods import methods
+    from amity.peer.proxy import CardSpec
+    from amity.records import PeerRecord, Report, RoundRecord
+    from amity.stages import stages
+    from amity.strategies import strategies
 
-_HOMES = {
+RUNNING = {
+    "amity.lab.run": ("run", "resume"),
+    "amity.lab.compare": ("compare",),
+    "amity.lab.sweep": ("sweep", "Sweep"),
+    "amity.lab.result": ("Result",),
+    "amity.lab.comparison": ("Comparison",),
     "amity.config": ("Config", "load"),
-    "amity.core": (
-        "START",
-        "Ask",
-        "Card",
-        "Decision",
-        "Fit",
-        "Gradient",
-        "Plan",
-        "Reference",
-        "Row",
-        "Share",
-        "Stats",
-        "View",
-        "chain",
-        "spread",
-    ),
     "amity.errors": ("AmityError",),
-    "amity.lab.compare": ("Comparison", "compare"),
-    "amity.lab.run": ("Result", "resume", "run"),
-    "amity.lab.sweep": ("sweep",),
 }
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
+"""Running experiments, and what comes of them."""
+
+STRATEGY_KIT = {
+    "amity.core": (
+        *("Ask", "Answers", "Card", "Decision", "PeerId", "Plan", "Reference", "Row", "START"),
+        *("Strategy", "View", "chain", "spread", "taken_from"),
+    ),
+    "amity.facts": (
+        *("Distance", "Distances", "Fact", "Labels", "Loss", "ModelFact", "Probe", "Pull"),
+        *("Reported", "Similarity", "Visit"),
+    ),
+    "amity.choosing": ("Cardless",),
+    "amity.peer.proxy": ("CardSpec",),
+    "amity.strategies": ("strategies",),
+    "amity.stages": ("stages",),
+}
+"""Writing a strategy or a stage: what it sees, what it may ask, what it decides."""
+
+METHOD_KIT = {
+    "amity.core": (
+        *("Context", "Fit", "Fitted", "Gradient", "Method", "Share", "State", "Stats", "Training"),
+    ),
+    "amity.methods": ("methods",),
+}
+"""Writing a method: what is trained, shared and kept."""
+
+DATA = {"amity.data": ("Dataset", "datasets", "partitions")}
+"""Own data."""
+
+WATCHING = {
+    "amity.events": (
+        *("Event", "PeerEvent", "Progress", "RoundDone", "RunDone", "RunFailed", "RunPlanned"),
+        *("RunStarted", "Sink"),
+    ),
+    "amity.records": ("PeerRecord", "Report", "RoundRecord"),
+}
+"""Watching runs: events, records, sinks."""
+
+_GROUPS = (RUNNING, STRATEGY_KIT, METHOD_KIT, DATA, WATCHING)
+_HOME = {name: module for group in _GROUPS for module, names in group.items() for name in names}
 
 __all__ = [
     "START",
     "AmityError",
+    "Answers",
     "Ask",
     "Card",
+    "CardSpec",
+    "Cardless",
     "Comparison",
     "Config",
+    "Context",
+    "Dataset",
     "Decision",
+    "Distance",
+    "Distances",
+    "Event",
+    "Fact",
     "Fit",
+    "Fitted",
     "Gradient",
+    "Labels",
+    "Loss",
+    "Method",
+    "ModelFact",
+    "PeerEvent",
+    "PeerId",
+    "PeerRecord",
     "Plan",
+    "Probe",
+    "Progress",
+    "Pull",
     "Reference",
+    "Report",
+    "Reported",
     "Result",
+    "RoundDone",
+    "RoundRecord",
     "Row",
+    "RunDone",
+    "RunFailed",
+    "RunPlanned",
+    "RunStarted",
     "Share",
+    "Similarity",
+    "Sink",
+    "State",
     "Stats",
+    "Strategy",
+    "Sweep",
+    "Training",
     "View",
+    "Visit",
     "__version__",
     "chain",
     "compare",
+    "datasets",
     "load",
+    "methods",
+    "partitions",
     "resume",
     "run",
     "spread",
+    "stages",
+    "strategies",
     "sweep",
+    "taken_from",
 ]
 
 

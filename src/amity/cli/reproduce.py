@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from amity.config import count, out_path, seeds_of, split_list, split_words
+from amity.cli.common import Words, sinks_of
+from amity.console import blank_table, complain, out_console, say, status
 from amity.errors import ConfigError, Failure
 from amity.reproduce.experiments import NAMES
-from amity.show.terminal import blank_table, complain, out_console, say, status
+from amity.units import duration
 
 if TYPE_CHECKING:
     from amity.reproduce.experiment import Experiment, Findings, Scope, Todo
 
 ALL = "all"
 LISTS = ("seeds", "rows", "columns", "panels")
-OWN = (*LISTS, "out", "jobs")
+OWN = (*LISTS, "out", "jobs", "sinks")
 EVERYONES = ("seeds", "out")
 """The own keys that every experiment takes."""
+UNSEEN = ("out", "jobs", "sinks")
+"""Own keys that a table does not depend on."""
 Name = Annotated[str, typer.Argument(help=f"{', '.join(NAMES)} or {ALL}.")]
-Words = Annotated[
-    list[str] | None, typer.Argument(metavar="[FILE.toml] [KEY=VALUE]...", show_default=False)
-]
 PresetOption = Annotated[str, typer.Option("--preset", help="Sizes: smoke, cpu, paper.")]
 Done = Annotated[
     bool, typer.Option("--done", help="Run nothing: the table of what is finished so far.")
@@ -40,29 +40,34 @@ def reproduce(
     name: Name, words: Words = None, preset: PresetOption = "cpu", done: Done = False
 ) -> None:
     """A table or figure of the paper beside ours, with a verdict per claim. Own keys: seeds=0,1,2
-    out=DIR jobs=N rows=A,B columns=WORD panels=WORD; all others are config keys.
+    out=DIR jobs=N rows=A,B columns=WORD panels=WORD sinks=A,B; all others are config keys.
 
     Presets: smoke (seconds, on built-in data), cpu (two cores), paper (as printed, for a GPU or a
     cluster). Finished cells are kept: the same command goes on where it was, and tables share
     cells. engine=ray spreads them over a cluster. --done shows what is finished so far.
     """
+    from amity.config import count, split_words
+
     file, values, mine = split_words(words or [], *OWN)
     chosen = _chosen(name, preset, mine)
-    scope, jobs = _scope(name, preset, file, values, mine), count(mine, "jobs")
+    scope = _scope(name, preset, file, values, mine)
+    jobs, sinks = count(mine, "jobs"), sinks_of(mine, file)
     pages: list[Path] = []
     failed = False
     for one, experiment in chosen.items():
         asked = replace(scope, name=one, command=_command(one, preset, words or []))
         try:
-            page, errors = _make(experiment, asked, jobs, done)
+            todo = experiment.prepare(asked)
+            title = f"{experiment.title}: {len(todo.cells)} runs at {preset}"
+            findings = todo.so_far() if done else _run(todo, title, jobs, sinks)
+            pages.append(_finish(todo, findings))
         except Failure as error:
             if name != ALL:
                 raise
             complain(str(error))
             failed |= not done  # with --done, what is not there yet has not failed
         else:
-            pages.append(page)
-            failed |= bool(errors)
+            failed |= bool(findings.errors)
     _list(pages)
     if failed:
         raise SystemExit(1)
@@ -88,6 +93,7 @@ def _chosen(name: str, preset: str, mine: Mapping[str, Any]) -> dict[str, Experi
 def _scope(
     name: str, preset: str, file: Path | None, values: Mapping[str, Any], mine: Mapping[str, Any]
 ) -> Scope:
+    from amity.config import out_path, seeds_of, split_list
     from amity.reproduce.experiment import ROOT, Scope
 
     for key in LISTS:
@@ -109,39 +115,21 @@ def _scope(
 
 def _command(name: str, preset: str, words: Sequence[str]) -> str:
     """What makes this table again, anywhere."""
-    asked = [word for word in words if word.partition("=")[0].strip() not in ("out", "jobs")]
+    asked = [word for word in words if word.partition("=")[0].strip() not in UNSEEN]
     return shlex.join(["amity", "reproduce", name, "--preset", preset, *asked])
 
 
 # -- making it -------------------------------------------------------------------------------------
 
 
-def _make(
-    experiment: Experiment, scope: Scope, jobs: int, done: bool
-) -> tuple[Path, Mapping[str, str]]:
-    """Run, show and save one experiment; returns its page, and what failed."""
-    todo = experiment.prepare(scope)
-    if done:
-        findings = todo.so_far()
-    elif todo.cells:
-        findings = _run(todo, f"{experiment.title}: {len(todo.cells)} runs at {scope.preset}", jobs)
-    else:
-        findings = todo.run(jobs, say=say)
-    _show(findings)
-    with status("drawing the report"):
-        page = findings.save(todo.path)
-    say(f"report: {page}")
-    for what, error in findings.errors.items():
-        complain(f"{what} failed: {error}")
-    return page, findings.errors
-
-
-def _run(todo: Todo, title: str, jobs: int) -> Findings:
+def _run(todo: Todo, title: str, jobs: int, sinks: list[str]) -> Findings:
     """Say how much there is to do, do it, and say how long it took."""
-    from amity.lab.estimate import duration, estimate
+    from amity.lab.estimate import estimate
     from amity.processes import cores
     from amity.round.build import load_data
 
+    if not todo.cells:
+        return todo.run(jobs, sinks, say)
     left = [cell for cell in todo.cells if cell.path not in todo.done]
     with status("reading the data"):
         for cell in todo.cells:
@@ -150,19 +138,21 @@ def _run(todo: Todo, title: str, jobs: int) -> Findings:
         guess = f"; {estimate([cell.config for cell in left], at_once)}" if left else ""
     say(f"{title}, {len(todo.cells) - len(left)} of them done already{guess}")
     began = time.monotonic()
-    findings = _watched(todo, jobs)
+    findings = todo.run(jobs, sinks, say)
     if left:
         say(f"{len(left)} runs in {duration(time.monotonic() - began)}")
     return findings
 
 
-def _watched(todo: Todo, jobs: int) -> Findings:
-    """With a bar of progress per row."""
-    from amity.sinks.progress import Board
-
-    board = Board(out_console, todo.cells)
-    with board:
-        return todo.run(jobs, board.on_event)
+def _finish(todo: Todo, findings: Findings) -> Path:
+    """Show and save what was found; returns the page."""
+    _show(findings)
+    with status("drawing the report"):
+        page = findings.save(todo.path)
+    say(f"report: {page}")
+    for what, error in findings.errors.items():
+        complain(f"{what} failed: {error}")
+    return page
 
 
 # -- showing it ------------------------------------------------------------------------------------

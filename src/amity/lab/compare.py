@@ -6,25 +6,24 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from amity.config import Config, read_spec, resolve
-from amity.core import Reference, Strategy
+from amity.core import Strategy
 from amity.errors import ConfigError, Failure, RunDirError, brief
-from amity.files import csv_text, write_atomically
-from amity.lab.cells import Cell, OnEvent, run_cells
-from amity.lab.run import Result, as_config, new_dir
-from amity.lab.store import RunDir, read_config, refuse_unusable
-from amity.lab.summary import Line, summarise
+from amity.files import write_atomically
+from amity.lab.cells import Cell, run_cells
+from amity.lab.comparison import Comparison
+from amity.lab.result import Result
+from amity.lab.run import Given, as_config, new_dir, sinks_of
 from amity.methods import methods
 from amity.peer.privacy import needs_opacus
 from amity.round.build import bad_peers
+from amity.sinks.stream import Stream, Wanted
+from amity.store import RunDir, refuse_unusable
 from amity.strategies import strategies as registry
-from amity.strategies.local import Local
 from amity.topology import peer_names
 
 DEFAULT_STRATEGIES = (
@@ -40,94 +39,12 @@ DEFAULT_STRATEGIES = (
 )
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Strategies x seeds. `pandas.DataFrame(comparison.table)` has one line a strategy."""
-
-    path: Path
-    results: Mapping[str, Sequence[Result]]
-    errors: Mapping[str, str] = field(default_factory=dict)
-
-    @cached_property
-    def lines(self) -> list[Line]:
-        alone = self.alone
-        return [summarise(label, runs, alone) for label, runs in self.results.items() if runs]
-
-    @property
-    def alone(self) -> Sequence[Result]:
-        """The runs of Local, if it takes part exactly once."""
-        found = [
-            runs
-            for runs in self.results.values()
-            if runs and isinstance(runs[0].config.strategy.instance, Local)
-        ]
-        return found[0] if len(found) == 1 else []
-
-    @property
-    def fair(self) -> list[Line]:
-        """The lines of strategies that a real network could run."""
-        return [
-            line
-            for line in self.lines
-            if not isinstance(self.results[line.label][0].config.strategy.instance, Reference)
-        ]
-
-    @property
-    def table(self) -> list[dict[str, Any]]:
-        return [line.as_dict() for line in self.lines]
-
-    @property
-    def config(self) -> Config:
-        return next(runs[0].config for runs in self.results.values() if runs)
-
-    def save(self) -> Path:
-        """Write summary.csv, summary.json and report.html; returns the report's path."""
-        from amity.show.report import comparison_html
-
-        write_atomically(self.path / "summary.csv", csv_text(self.table).encode())
-        write_atomically(self.path / "summary.json", json.dumps(self.table, indent=1).encode())
-        write_atomically(self.path / "report.html", comparison_html(self).encode())
-        return self.path / "report.html"
-
-
-def read_comparison(path: Path) -> Comparison:
-    """A comparison from its directory: its finished runs, also while others are still missing."""
-    try:
-        folders: dict[str, list[str]] = json.loads((path / "comparison.json").read_bytes())
-    except (OSError, ValueError):
-        raise RunDirError(
-            f"{path}: holds neither a run (config.toml) nor a comparison (comparison.json)"
-        ) from None
-    results: dict[str, list[Result]] = {}
-    for label, names in folders.items():
-        runs = [
-            Result(path / name, read_config(path / name))
-            for name in names
-            if (path / name / "config.toml").exists()
-        ]
-        results[label] = [run for run in runs if run.complete]
-    if not any(results.values()):
-        raise RunDirError(
-            f"{path}: no run of this comparison has ended yet; repeat the command with out={path}"
-        )
-    return Comparison(path, results)
-
-
 def parse_spec(spec: str | Strategy) -> tuple[str, dict[str, Any]]:
     """`afind+:paper:tau=0.8/fomo@ditto:lam=1` to its label and the sections that it sets: the
-    strategy with its options, the stages after it, the method; an instance of one's own class
-    stands for itself."""
+    strategy with its options, the stages after it, the method; a class of one's own or an instance
+    of one stands for itself."""
     if not isinstance(spec, str):
-        thing: Any = spec
-        if not dataclasses.is_dataclass(thing) or isinstance(thing, type):
-            raise ConfigError(
-                f"strategies: expected names or instances of a frozen dataclass, got {spec!r}"
-            )
-        fields = [f for f in dataclasses.fields(thing) if f.init]
-        changed = [
-            f"{f.name}={value}" for f in fields if (value := getattr(spec, f.name)) != f.default
-        ]
-        return ":".join([type(spec).__name__, *changed]), {"strategy": spec}
+        return _label(spec), {"strategy": spec}
     text, at, method = spec.partition("@")
     name = strategy_name(text)
     # elsewhere a slash is part of a path
@@ -144,6 +61,21 @@ def parse_spec(spec: str | Strategy) -> tuple[str, dict[str, Any]]:
         else spec.replace(options["name"], options["name"].rpartition(":")[2], 1)
     )
     return label, layer
+
+
+def _label(thing: Any) -> str:
+    """What an object is called in a table: its class, and the options that are not the default."""
+    if not dataclasses.is_dataclass(thing):
+        raise ConfigError(
+            f"strategies: expected names, frozen dataclasses or instances of one, got {thing!r}"
+        )
+    if isinstance(thing, type):
+        return thing.__name__
+    fields = [f for f in dataclasses.fields(thing) if f.init]
+    changed = [
+        f"{f.name}={value}" for f in fields if (value := getattr(thing, f.name)) != f.default
+    ]
+    return ":".join([type(thing).__name__, *changed])
 
 
 def strategy_name(spec: str) -> str:
@@ -211,11 +143,20 @@ def _prepare(cells: Sequence[Cell], path: Path) -> dict[str, list[str]]:
     return folders
 
 
-def collect(cells: Sequence[Cell], path: Path, jobs: int, on_event: OnEvent | None) -> Comparison:
+Before = Callable[[Sequence[Cell]], None]
+"""Shown all cells before the first is run."""
+
+
+def unseen(_cells: Sequence[Cell]) -> None:
+    """Nobody looks."""
+
+
+def collect(cells: Sequence[Cell], path: Path, jobs: int, stream: Stream) -> Comparison:
     """Run cells and gather them by label, in the order in which the labels first come."""
     folders = _prepare(cells, path)
-    write_atomically(path / "comparison.json", json.dumps(folders, indent=1).encode())
-    outcome = run_cells(cells, jobs, on_event)
+    with stream:
+        write_atomically(path / "comparison.json", json.dumps(folders, indent=1).encode())
+        outcome = run_cells(cells, jobs, stream.take, path)
     results: dict[str, list[Result]] = {cell.label: [] for cell in cells}
     for at, result in sorted(outcome.results.items()):
         results[cells[at].label].append(result)
@@ -230,22 +171,27 @@ def collect(cells: Sequence[Cell], path: Path, jobs: int, on_event: OnEvent | No
 def compare(
     strategies: Sequence[str | Strategy] = DEFAULT_STRATEGIES,
     seeds: Sequence[int] = (0, 1, 2),
-    config: Config | Mapping[str, Any] | str | Path | None = None,
+    config: Given = None,
     out: str | Path | None = None,
     jobs: int = 0,
-    on_event: OnEvent | None = None,
+    sinks: Wanted = None,
+    before: Before = unseen,
     **overrides: Any,
 ) -> Comparison:
     """Compare strategies on the same data, graph and seeds, and write a report.
 
     `strategies` are names (`"gossip"`, `"afind+:paper:tau=0.8"`, `"my_file.py:Mine"`) or instances
     of one's own class. `amity.compare(["local", "gossip", Mine(k=3)], seeds=[0, 1], peers=10)`
+
+    `sinks` are told what happens, as in `run`; `before` is shown all cells before the first is run.
     """
     if isinstance(strategies, str):
         raise ConfigError(f"strategies: expected a list, got {strategies!r}; use [{strategies!r}]")
+    stream = Stream(sinks_of(config, sinks))
     base = as_config(config, overrides)
     path = Path(out) if out else new_dir("compare")
     cells = cells_for(base, strategies, seeds, path)
-    comparison = collect(cells, path, jobs, on_event)
+    before(cells)
+    comparison = collect(cells, path, jobs, stream)
     comparison.save()
     return comparison

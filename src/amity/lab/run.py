@@ -1,127 +1,43 @@
-"""Run one experiment into a directory, and read it back."""
+"""Run one experiment into a directory."""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from amity.config import Config, load, nested, resolve
-from amity.core import PeerId
-from amity.data import split
-from amity.lab.store import RunDir, commits, read_config, read_lines
-from amity.peer.privacy import statement
+from amity.config import ASIDE, Config, load, nested, read_toml, resolve
+from amity.core import Reference
+from amity.events import CellId, Tell, Teller
+from amity.lab.result import Result
+from amity.records import Report
 from amity.round.build import load_data
-from amity.round.report import Report
 from amity.simulate import Simulation
 from amity.simulate.crew import CrewLost
-from amity.topology import peer_names
+from amity.sinks.stream import Stream, Wanted
+from amity.store import RunDir, commits, read_config
 
-OnRound = Callable[[Report], None]
-OnPart = Callable[[int, float], None]
-"""Told a round, and how much of it is done: now and then in long rounds."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """A run on disk. `pandas.DataFrame(result.metrics)` has one line a round and peer."""
-
-    path: Path
-    config: Config
-
-    @cached_property
-    def metrics(self) -> list[dict[str, Any]]:
-        """One record a round and peer."""
-        return self._whole("metrics.jsonl")
-
-    def _whole(self, name: str) -> list[dict[str, Any]]:
-        """The lines of rounds that are complete: a killed run may have more of one file than of
-        another."""
-        last = self.rounds[-1]["round"] if self.rounds else -1
-        return [record for record in read_lines(self.path / name) if record["round"] <= last]
-
-    @cached_property
-    def rounds(self) -> list[dict[str, Any]]:
-        """One record a round, of the whole network."""
-        return read_lines(self.path / "rounds.jsonl")
-
-    @cached_property
-    def edges(self) -> list[dict[str, Any]]:
-        """One record a round and peer: its row."""
-        return self._whole("edges.jsonl")
-
-    @property
-    def complete(self) -> bool:
-        return len(self.rounds) == self.config.rounds
-
-    @property
-    def curve(self) -> list[tuple[int, float]]:
-        """Round and mean test accuracy, wherever it was measured."""
-        return [(r["round"], r["accuracy"]) for r in self.rounds if "accuracy" in r]
-
-    @property
-    def accuracy(self) -> float:
-        """Mean test accuracy over all honest peers in the last round."""
-        return self.curve[-1][1]
-
-    @property
-    def best(self) -> float:
-        """The best mean test accuracy of any round: it selects on the test set, as papers do."""
-        return max(accuracy for _, accuracy in self.curve)
-
-    @cached_property
-    def origins(self) -> dict[PeerId, str]:
-        """Who each peer is in the data, where the partition is natural (else empty)."""
-        names = peer_names(self.config.peers)
-        data = split(
-            load_data(self.config), self.config.partition.instance, names, self.config.seed
-        )
-        return {name: data[name].origin for name in names}
-
-    def final(self, key: str = "accuracy") -> dict[PeerId, float]:
-        """A metric of every honest peer in the last round."""
-        last = self.rounds[-1]["round"]
-        return {
-            r["peer"]: r[key]
-            for r in self.metrics
-            if r["round"] == last and key in r and not r.get("attacker")
-        }
-
-    @property
-    def privacy(self) -> str:
-        """The largest ε of all peers and what it covers, in one line; empty where nothing is
-        private."""
-        mechanism = self.config.privacy.instance
-        last, excluded = (
-            self.rounds[-1],
-            {name for r in self.rounds for name in r.get("excluded", ())},
-        )
-        # infinity is written as null
-        epsilon = last.get("epsilon", None if mechanism.sigma == 0 else math.nan)
-        said = statement(mechanism, math.inf if epsilon is None else epsilon, excluded)
-        stopped = [r for r in self.rounds if r.get("stopped")]
-        if not stopped:
-            return said
-        first, count = stopped[0]["round"] + 1, stopped[-1]["stopped"]
-        return (
-            f"{said}; the budget stopped {count} of {self.config.peers} peers, the first after"
-            f" round {first}"
-        )
+Given: TypeAlias = Config | Mapping[str, Any] | str | Path | None
+"""What the public functions take for a config: a Config, a mapping, a TOML file, or nothing."""
 
 
-def as_config(
-    config: Config | Mapping[str, Any] | str | Path | None, overrides: Mapping[str, Any]
-) -> Config:
-    """What the public functions take for a config: a Config, a mapping, a TOML file, or nothing."""
+def as_config(config: Given, overrides: Mapping[str, Any]) -> Config:
+    """The config of a run, with these keys on top."""
     if isinstance(config, Config):
         return config.replace(**overrides) if overrides else config
     if isinstance(config, Mapping):
-        return resolve([nested(config), nested(overrides)])
+        own = {key: value for key, value in config.items() if key not in ASIDE}
+        return resolve([nested(own), nested(overrides)])
     return load(config, overrides)
+
+
+def sinks_of(config: Given, sinks: Wanted) -> Wanted:
+    """The sinks that were asked for, or those that stand in the file (or mapping) of the run."""
+    if sinks is not None or config is None or isinstance(config, Config):
+        return sinks
+    given: Wanted = (config if isinstance(config, Mapping) else read_toml(config)).get("sinks")
+    return given
 
 
 def new_dir(prefix: str) -> Path:
@@ -134,46 +50,72 @@ def new_dir(prefix: str) -> Path:
 
 
 def run(
-    config: Config | Mapping[str, Any] | str | Path | None = None,
+    config: Given = None,
     out: str | Path | None = None,
-    on_round: OnRound | None = None,
-    on_part: OnPart | None = None,
+    sinks: Wanted = None,
     **overrides: Any,
 ) -> Result:
     """Run one experiment. `amity.run(strategy="pens", peers=10, **{"train.lr": 0.1})`.
 
     The directory `out` (by default a new one under runs/) is created; if it holds a run of the same
-    config that did not end, that run goes on.
+    config that did not end, that run goes on. `sinks` are told what happens: `sinks="auto"`,
+    `["plain", "tensorboard:dir=tb"]`, or objects with `take(event)` and `close()`.
     """
+    stream = Stream(sinks_of(config, sinks))
     resolved = as_config(config, overrides)
     path = Path(out) if out else new_dir(resolved.slug)
-    with Simulation(RunDir.check(path, resolved), load_data(resolved)) as simulation:
-        return _go(RunDir.create(path, simulation.config), simulation, on_round, on_part)
+    resolved = RunDir.check(path, resolved)
+    with stream, teller_of(resolved, path, stream.take) as teller:
+        return run_into(path, resolved, teller)
 
 
-def resume(
-    path: str | Path, on_round: OnRound | None = None, on_part: OnPart | None = None
-) -> Result:
+def run_into(path: Path, config: Config, teller: Teller) -> Result:
+    """A run in its directory, told as it goes."""
+    with Simulation(RunDir.check(path, config), load_data(config)) as simulation:
+        return _go(RunDir.create(path, simulation.config), simulation, teller)
+
+
+def resume(path: str | Path, sinks: Wanted = None) -> Result:
     """Go on with a run that was interrupted; the end is bit-identical to that of one that was
     not."""
+    stream = Stream(sinks)
     directory = RunDir.open(Path(path))
-    with Simulation(directory.config, load_data(directory.config)) as simulation:
-        return _go(directory, simulation, on_round, on_part)
-
-
-def _go(
-    directory: RunDir, simulation: Simulation, on_round: OnRound | None, on_part: OnPart | None
-) -> Result:
     config = directory.config
-    simulation.on_part = on_part
+    with (
+        stream,
+        teller_of(config, directory.path, stream.take) as teller,
+        Simulation(config, load_data(config)) as simulation,
+    ):
+        return _go(directory, simulation, teller)
+
+
+def teller_of(
+    config: Config, path: Path, tell: Tell, *, label: str = "", group: str = "", row: str = ""
+) -> Teller:
+    """Who tells the events of a run: by itself, or as a cell of a group."""
+    cell = CellId(
+        label=label or config.label, seed=config.seed, path=str(path), group=group, row=row
+    )
+    return Teller(
+        cell,
+        tell,
+        config=config.to_dict(),
+        rounds=config.rounds,
+        reference=isinstance(config.strategy.instance, Reference),
+    )
+
+
+def _go(directory: RunDir, simulation: Simulation, teller: Teller) -> Result:
+    config = directory.config
+    simulation.on_part = teller.progress
     with directory:
-        directory.recover(simulation)
+        teller.started(directory.recover(simulation), config.to_dict())
         losses, whole = 0, True
         while simulation.next_round < config.rounds or not whole:
             try:
                 if not whole:
                     simulation.rewind()
-                    directory.recover(simulation)
+                    teller.started(directory.recover(simulation), config.to_dict())
                     whole = True
                 report = _one_round(directory, simulation)
             except CrewLost:
@@ -181,8 +123,7 @@ def _go(
                 if losses > LOSSES:
                     raise
                 continue
-            if on_round:
-                on_round(report)
+            teller.round(report)
     return Result(directory.path, config)
 
 

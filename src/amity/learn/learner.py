@@ -233,48 +233,58 @@ class Learner:
         Returns the new theta and the mean loss of the last epoch. Everything outside `part` comes
         back bit-identical."""
         part = part or self.layout.everything
-        if (
-            epochs == 0
-            or len(data) == 0
-            or part.start == part.stop
-            or (noise is not None and noise.steps == 0)
-        ):
+        spent = noise is not None and noise.steps == 0
+        if epochs == 0 or len(data) == 0 or part.start == part.stop or spent:
             return Fitted(theta.clone(), float("nan"))
         self._load(theta, part)
         self.module.train()
-        cached = (
-            self._cached_features(data)
-            if part.start >= self.layout.head.start and noise is None
-            else None
+        at_head = part.start >= self.layout.head.start and noise is None
+        course = _Course(
+            data=data,
+            part=part,
+            rng=rng,
+            noise=noise,
+            cached=self._cached_features(data) if at_head else None,
+            optimiser=self._optimiser(part, round),
+            hold=_Hold(self, part, bounds),
         )
-        optimiser, hold = self._optimiser(part, round), _Hold(self, part, bounds)
-        mean, seed, done = float("nan"), int(rng.integers(2**62)), 0
+        mean, seed = float("nan"), int(rng.integers(2**62))
         with _seeded(seed) if self._by_chance(data) else nullcontext():
             for _ in range(epochs):
-                losses, examples = [], 0
-                for chosen in self._batches(len(data), rng, private=noise is not None):
-                    if noise is not None and noise.steps is not None and done >= noise.steps:
-                        break
-                    if noise is None:
-                        loss = self._batch_loss(data, chosen, rng, cached)
-                        torch.autograd.backward(loss)
-                        losses.append(loss.detach() * len(chosen))
-                        if self.recipe.clip:
-                            nn.utils.clip_grad_norm_(
-                                self._trained_parameters(part), self.recipe.clip
-                            )
-                    else:
-                        losses.append(self._private_gradient(data, chosen, part, rng, noise))
-                    hold.before_step()
-                    optimiser.step()
-                    hold.after_step()
-                    done, examples = done + 1, examples + len(chosen)
-                mean = float(torch.stack(losses).sum()) / examples if examples else mean
-                self.forward_examples += examples
-                self.backward_examples += examples
-        self.steps += done
-        self.private_steps += done if noise is not None else 0
+                loss = self._epoch(course)
+                mean = mean if loss is None else loss
+        self.steps += course.done
+        self.private_steps += course.done if noise is not None else 0
         return Fitted(self._theta(), mean)
+
+    def _epoch(self, course: _Course) -> float | None:
+        """One epoch, or what the noise's steps have room for; its mean loss, None if there was no
+        example."""
+        losses, examples = [], 0
+        private = course.noise is not None
+        for chosen in self._batches(len(course.data), course.rng, private=private):
+            if course.spent:
+                break
+            losses.append(self._descend(course, chosen))
+            course.hold.before_step()
+            course.optimiser.step()
+            course.hold.after_step()
+            course.done, examples = course.done + 1, examples + len(chosen)
+        self.forward_examples += examples
+        self.backward_examples += examples
+        return float(torch.stack(losses).sum()) / examples if examples else None
+
+    def _descend(self, course: _Course, chosen: torch.Tensor) -> torch.Tensor:
+        """Leave the gradient of a batch at the parameters; returns the sum of its losses."""
+        if course.noise is not None:
+            return self._private_gradient(
+                course.data, chosen, course.part, course.rng, course.noise
+            )
+        loss = self._batch_loss(course.data, chosen, course.rng, course.cached)
+        torch.autograd.backward(loss)
+        if self.recipe.clip:
+            nn.utils.clip_grad_norm_(self._trained_parameters(course.part), self.recipe.clip)
+        return loss.detach() * len(chosen)
 
     def _batches(
         self, count: int, rng: np.random.Generator, private: bool
@@ -487,6 +497,28 @@ class Learner:
         self._load(theta, None)
         self.module.eval()
         return torch.cat([torch.softmax(self._forward(part), 1) for part in torch.split(x, CHUNK)])
+
+
+@dataclass(kw_only=True)
+class _Course:
+    """One fit on its way."""
+
+    data: Samples
+    part: slice
+    rng: np.random.Generator
+    noise: DpSgd | None
+    cached: torch.Tensor | None
+    """What the frozen body hands to the head, where only the head is trained."""
+    optimiser: Sgd
+    hold: _Hold
+    done: int = 0
+    """Steps so far."""
+
+    @property
+    def spent(self) -> bool:
+        """Whether the noise has room for no further step."""
+        limit = None if self.noise is None else self.noise.steps
+        return limit is not None and self.done >= limit
 
 
 class _Hold:

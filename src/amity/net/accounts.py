@@ -20,9 +20,10 @@ from amity.config import Config
 from amity.errors import StorageError
 from amity.facts import Probe, Reported, Similarity, Visit
 from amity.files import sync_folder
-from amity.lab.store import read_lines
 from amity.peer.privacy import Account, statement, uncovered
 from amity.peer.proxy import CardSpec
+from amity.records import PeerRecord
+from amity.store import read_lines, read_records
 
 DISCLOSED = {"card": Similarity(), "losses": Reported(), "probe": Probe(), "visit": Visit()}
 """What the facts that look at raw data are called here."""
@@ -58,8 +59,8 @@ def privacy_of(state: Path, config: Config) -> Privacy | None:
     )
     asked = {
         str(name)
-        for record in read_lines(state / "metrics.jsonl")
-        for name in record.get("excluded", ())
+        for record in read_records(state / "metrics.jsonl", PeerRecord)
+        for name in record.excluded or ()
     }
     asked |= disclosed_facts(Counter(str(record["kind"]) for record in lines), config.decider.card)
     excluded = uncovered(mechanism, config.method.instance, asked)

@@ -17,12 +17,13 @@ from amity.net.link.zenoh import AskFailed, counted
 from amity.net.wire import Refused
 from amity.peer.mixing import check_row
 from amity.peer.proxy import CardSpec
+from amity.round.deciding import check_ask
 from amity.round.shard import Shard
 
 T = TypeVar("T")
 
 
-class Desk:
+class RemoteDesk:
     """One round's asks. `present` are the neighbours of this round with their cards."""
 
     def __init__(
@@ -60,24 +61,12 @@ class Desk:
 
     def answer(self, ask: Ask) -> Answers:
         """What came back; who did not answer in time is missing, and the log says why."""
-        if not (isinstance(ask, Ask) and isinstance(ask.fact, Fact)):
-            raise TypeError(f"a plan must yield Ask(fact, peers), got {ask!r}")
-        if ask.fact.reference:
-            raise TypeError(
-                f"{type(ask.fact).__name__}() is for references in the simulator; no real network"
-                " answers it"
-            )
-        fact, me = ask.fact, self._me
+        fact, me = check_ask(ask, reference=False), self._me
         others = sorted(j for j in set(ask.peers) if j in self._present and j != me)
         offers = self._all(others, lambda j: self._offer(j, fact), type(fact).__name__)
         if me in ask.peers:
             offers[me] = self._mine(fact)
         if START in ask.peers:
-            if not isinstance(fact, ModelFact):
-                raise TypeError(
-                    f"{type(fact).__name__}() cannot be asked of START; facts that measure"
-                    " models can"
-                )
             offers[START] = Offer(share=self._shard.peers[me].share_start)
         if fact.raw and offers:
             self.raw.add(fact.name_of(self._spec))

@@ -8,7 +8,6 @@ patience. Who is late is missing in that round, and the log says so.
 
 from __future__ import annotations
 
-import json
 import tempfile
 import threading
 import time
@@ -24,15 +23,15 @@ from typing import Any
 
 import torch
 
-from amity.core import START, Card, Decision, PeerId, View, drive, taken_from
+from amity.core import START, Decision, PeerId, drive, taken_from
 from amity.data import Dataset
-from amity.errors import AmityError, ConfigError, IdentityError, RunDirError, StrategyError, brief
-from amity.lab.store import RunDir
+from amity.errors import AmityError, ConfigError, IdentityError, RunDirError
+from amity.events import CellId, Event, Tell, Teller, nobody
 from amity.net.accounts import Accounts, disclosed_facts
 from amity.net.audit import Audit
 from amity.net.board import Board, Notice
 from amity.net.courier import Courier
-from amity.net.desk import Desk
+from amity.net.desk import RemoteDesk
 from amity.net.link.zenoh import AskFailed, Handlers, Link, ZenohLink
 from amity.net.moment import Blob, Moment, frozen
 from amity.net.service import Service
@@ -40,13 +39,18 @@ from amity.net.setup import Setup, data_of
 from amity.net.trust.identity import Identity, expires
 from amity.net.trust.roster import Roster
 from amity.net.wire import Refused, Schema, Stamp, digest_of
-from amity.peer.privacy import account_of, uncovered
-from amity.rng import rng
+from amity.peer.privacy import uncovered
+from amity.records import Report, RoundRecord, Scores
 from amity.round.build import load_data, make_learner, make_shard, settled
-from amity.round.report import Clock, Report
+from amity.round.cards import Sketches
+from amity.round.clock import Clock
+from amity.round.deciding import blaming, plain, view_of
+from amity.round.recording import is_due, record_of
+from amity.round.shard import Trained
+from amity.round.spending import Budget
+from amity.store import RunDir
 from amity.topology import Network
 
-OnRound = Callable[[Report], None]
 Connect = Callable[[Identity, Roster, Handlers], Link]
 LOOK = 1.0
 """Seconds between looks for lost cards, and for a new roster or certificate."""
@@ -65,6 +69,7 @@ class Node:
         connect: Connect | None = None,
         dataset: Dataset | None = None,
         listen_in: Callable[[Audit], object] | None = None,
+        tell: Tell = nobody,
     ) -> None:
         torch.set_num_threads(1)
         self._listen_in = listen_in
@@ -80,9 +85,7 @@ class Node:
         self.config = settled(RunDir.check(setup.state, setup.config), dataset)
         self.decider, self.spec = self.config.decider, self.config.decider.card
         self.shard = make_shard(self.config, dataset, (self.me,), {self.me: data}, secret=True)
-        self._account = account_of(
-            self.config.privacy.instance, len(data.train), self.config.train.batch
-        )
+        self._budget = Budget.of(self.config, len(data.train))
         self.peer = self.shard.peers[self.me]
         self._hosting = replace(
             self.shard.world, learner=make_learner(self.config, dataset.shape, dataset.classes)
@@ -93,7 +96,7 @@ class Node:
         self.stop = threading.Event()
         self._computing, self._linking = threading.Lock(), threading.Lock()
         self._link: Link | None = None
-        self._reference: torch.Tensor | None = None
+        self._sketches = Sketches(self.spec)
         self._waiting: frozenset[PeerId] = frozenset()
         """Whose cards this round is waiting for."""
         self._slow: Counter[PeerId] = Counter()
@@ -107,6 +110,15 @@ class Node:
         self._warned = float("-inf")
         self.schema = self._schema_of(dataset)
         self._graph = self._network(self.roster)
+        self._listeners = [tell]
+        cell = CellId(label=self.me, seed=self.config.seed, path=str(setup.state))
+        self.teller = Teller(
+            cell, self._told, config=self.config.to_dict(), rounds=self.config.rounds
+        )
+
+    def _told(self, event: Event) -> None:
+        for listener in self._listeners:
+            listener(event)
 
     def _schema_of(self, dataset: Dataset) -> Schema:
         world, layout = self.shard.world, self.shard.world.learner.layout
@@ -136,15 +148,17 @@ class Node:
 
     # -- a life ------------------------------------------------------------------------------------
 
-    def run(self, on_round: OnRound | None = None) -> None:
+    def run(self) -> None:
         """All rounds that are left."""
         # of this thread: it may be another than the one that made the node
         torch.set_num_threads(1)
         directory = RunDir.create(self.setup.state, self.config)
-        with directory:
+        with self.teller, directory:
             if directory.recover(self) >= self.config.rounds:
+                self.teller.started(self.config.rounds)
                 return  # all is done, and those who needed it have gone
             self._open()
+            self.teller.started(self.next_round)
             try:
                 self._go_online()
                 self._gather()
@@ -154,8 +168,7 @@ class Node:
                     directory.append(report)
                     directory.checkpoint(self)
                     self.audit.flush()
-                    if on_round:
-                        on_round(report)
+                    self.teller.round(report)
                 self._linger()
             except Exception as error:
                 self.audit("error", why=type(error).__name__, message=str(error)[:500])
@@ -165,7 +178,8 @@ class Node:
 
     def _open(self) -> None:
         state = self.setup.state
-        self.audit = Audit(state / "audit.jsonl", self.me)
+        self.audit = Audit(state / "audit.jsonl", self.me, self.teller.happened)
+        self._listeners.append(self.audit.meters.take)
         self.accounts = Accounts(state / "disclosed.jsonl")
         if self._listen_in is not None:
             self._listen_in(self.audit)
@@ -191,7 +205,7 @@ class Node:
             lambda j, t: self._guest(j, t),
         )
         self.service.allowed = self._allowed
-        self.service.rate = self._rate
+        self.service.rate = self._budget.rate
         self.service.admit(self.roster)
         self._asking = ThreadPoolExecutor(16, "asking")
         self._looking = ThreadPoolExecutor(16, "looking")
@@ -437,8 +451,8 @@ class Node:
     def _round(self) -> Report:
         t, clock = self.next_round, Clock()
         near = self._near(t)
-        self.audit.meters.round.set(t)
-        moment, ledger = self._train(t, len(near))
+        self.teller.progress(t, 0.0)
+        moment, trained = self._train(t, len(near))
         clock.lap("train")
         present = self._await(t, near)
         clock.lap("wait")
@@ -448,20 +462,17 @@ class Node:
         self.memory, self.next_round = decision.memory, t + 1
         clock.lap("mix")
         self._tell_use(t, decision, present)
-        return self._report(t, decision, desk, ledger, len(present), clock)
+        return self._report(t, decision, desk, trained, len(present), clock)
 
-    def _train(self, t: int, degree: int) -> tuple[Moment, dict[str, Any]]:
+    def _train(self, t: int, degree: int) -> tuple[Moment, Trained]:
         """Local training; then the card is out, and whoever asks finds what it needs."""
-        lasting = self.spec is not None and self.spec.proxy == "grad_ref"
-        spec = None if lasting and self._reference is not None else self.spec
         with self.service.spending if self.config.privacy.instance.budget else nullcontext():
-            trained = self.shard.train((self.me,), t, spec, (self._allowed(),))[0]
+            wanted = self._sketches.wanted
+            trained = self.shard.train((self.me,), t, wanted, (self._allowed(),))[0]
             self._spend(t, trained.private)
-        sketch = None if trained.sketch is None else torch.tensor(trained.sketch)
-        if lasting:
-            self._reference = sketch = sketch if self._reference is None else self._reference
-        card = (
-            None if sketch is None else Card(self.me, t, len(self.peer.data.train), degree, sketch)
+        examples = len(self.peer.data.train)
+        card = self._sketches.card(
+            trained.sketch, peer=self.me, round=t, examples=examples, degree=degree
         )
         moment = Moment(
             frozen(self.peer, self._hosting, t),
@@ -477,40 +488,24 @@ class Node:
             self.accounts.spend("card", t)
         self.service.offer(moment)
         self._publish(blob)
-        costs = {
-            "train_loss": trained.loss,
-            "forward": trained.forward,
-            "backward": trained.backward,
-        }
-        return moment, costs
+        return moment, trained
 
     def _allowed(self) -> int | None:
         """Private steps that the budget still has room for, over the whole life of this peer."""
-        limit = None if self._account is None else self._account.limit
-        return None if limit is None else max(0, limit - self.accounts.private)
+        return self._budget.allowed(self.accounts.private)
 
     def _spend(self, t: int, steps: int) -> None:
         """Private steps are on the disk before anything that follows from them can leave."""
         if steps:
-            self.accounts.spend("training", t, again=True, steps=steps, rate=self._rate)
+            self.accounts.spend("training", t, again=True, steps=steps, rate=self._budget.rate)
 
-    @property
-    def _rate(self) -> float:
-        return 1.0 if self._account is None else self._account.rate
-
-    def _private(self, desk: Desk) -> dict[str, Any]:
-        """What privacy has cost so far, and what it does not cover: what I asked, and what I
-        answered."""
-        mechanism, account = self.config.privacy.instance, self._account
-        if account is None:
-            return {}
+    def _excluded(self, desk: RemoteDesk) -> tuple[str, ...] | None:
+        """What ε does not cover: what I asked, and what I answered."""
+        if self._budget.account is None:
+            return None
+        mechanism, method = self.config.privacy.instance, self.config.method.instance
         asked = desk.raw | disclosed_facts(self.accounts.spent, self.spec)
-        spent: dict[str, Any] = {"private_steps": self.accounts.private}
-        spent |= {"excluded": uncovered(mechanism, self.config.method.instance, asked)}
-        if mechanism.sigma:
-            spent["epsilon"] = account.epsilon(self.accounts.private)
-            self.audit.meters.epsilon.set(spent["epsilon"])
-        return spent
+        return tuple(uncovered(mechanism, method, asked))
 
     def _publish(self, blob: Blob) -> None:
         try:
@@ -589,21 +584,18 @@ class Node:
 
     def _decide(
         self, t: int, moment: Moment, present: dict[PeerId, Notice], degree: int
-    ) -> tuple[Desk, Decision]:
+    ) -> tuple[RemoteDesk, Decision]:
         """The strategy's own decision, with the network carrying its asks."""
-        seed = self.config.seed
-        view = View(
-            self.me,
-            t,
-            self.config.rounds,
-            tuple(sorted(present)),
-            len(self.peer.data.train),
-            moment.card,
-            rng(seed, "decide", t, self.me),
-            rng(seed, "common", t),
-            self.memory,
+        view = view_of(
+            self.config,
+            me=self.me,
+            round=t,
+            neighbours=tuple(present),
+            examples=len(self.peer.data.train),
+            card=moment.card,
+            memory=self.memory,
         )
-        desk = Desk(
+        desk = RemoteDesk(
             self.me,
             t,
             self.shard,
@@ -617,25 +609,11 @@ class Node:
         )
         desk.invite = lambda j: self.service.invited.add((t, j))
         desk.allowed, desk.spend = self._allowed, partial(self._spend, t)
-        with self._blaming(t):
-            decision = drive(self.decider.decide(view, {self.me: 1.0}), desk.answer)
-            row = {str(j): float(weight) for j, weight in decision.row.items()}
-            memory = json.loads(json.dumps(decision.memory))
-            notes = {str(key): float(value) for key, value in decision.notes.items()}
+        with blaming(self.config, view):
+            decision = plain(drive(self.decider.decide(view, {self.me: 1.0}), desk.answer))
         if self.service.phase == "joining":
-            row = _of_friends(row, self.me)
-        return desk, Decision(row, memory, notes, decision.scores)
-
-    @contextmanager
-    def _blaming(self, t: int) -> Iterator[None]:
-        try:
-            yield
-        except AmityError:
-            raise
-        except Exception as error:  # a strategy may be anybody's code
-            raise StrategyError(
-                f"strategy {self.config.label}, {self.me}, round {t}: {brief(error)}"
-            ) from error
+            decision = replace(decision, row=_of_friends(decision.row, self.me))
+        return desk, decision
 
     def _tell_use(self, t: int, decision: Decision, present: Mapping[PeerId, Notice]) -> None:
         for j, weight in sorted(taken_from(decision.row, self.me).items()):
@@ -645,38 +623,41 @@ class Node:
         self,
         t: int,
         decision: Decision,
-        desk: Desk,
-        costs: dict[str, Any],
+        desk: RemoteDesk,
+        trained: Trained,
         available: int,
         clock: Clock,
     ) -> Report:
         """The same record as the simulator's, of this peer alone."""
-        served, ledger = self.service.take_ledger(), desk.ledger
-        taken = taken_from(decision.row, self.me)
-        record = {
-            **decision.notes,
-            "round": t,
-            "peer": self.me,
-            "available": available,
-            "taken": len(taken),
-            "self_weight": decision.row.get(self.me, 0.0),
-            "train_loss": costs["train_loss"],
-            **{key: value + getattr(served, key) for key, value in ledger.as_dict().items()},
-        }
-        record["forward"] += costs["forward"]
-        record["backward"] += costs["backward"]
-        record["missing"] = len(desk.missing)
-        record |= (private := self._private(desk))
-        network: dict[str, Any] = {"round": t, "taken": float(len(taken))}
-        network |= {key: private[key] for key in ("epsilon", "excluded") if key in private}
-        if t % self.config.eval.every == 0 or t + 1 == self.config.rounds:
-            record |= self.shard.evaluate((self.me,), t)[0]
-            network["accuracy"] = record["accuracy"]
-            self.audit.meters.accuracy.set(record["accuracy"])
+        ledger = desk.ledger.plus(self.service.take_ledger())
+        ledger.forward += trained.forward
+        ledger.backward += trained.backward
+        due = is_due(t, self.config.rounds, self.config.eval.every)
+        scores = self.shard.evaluate((self.me,), t)[0] if due else Scores()
+        record = record_of(
+            peer=self.me,
+            round=t,
+            available=available,
+            decision=decision,
+            train_loss=trained.loss,
+            ledger=ledger,
+            scores=scores,
+            missing=len(desk.missing),
+            excluded=self._excluded(desk),
+            **self._budget.spent(self.accounts.private),
+        )
+        network = RoundRecord(
+            round=t,
+            taken=float(record.taken),
+            accuracy=record.accuracy,
+            epsilon=record.epsilon,
+            excluded=record.excluded,
+        )
         clock.lap("evaluate")
-        for phase, seconds in clock.laps.items():
-            self.audit.meters.seconds.labels(phase).set(seconds)
-        return Report(t, {self.me: record}, {self.me: decision.row}, network, clock.laps)
+        rows = {self.me: decision.row}
+        return Report(
+            round=t, peers={self.me: record}, rows=rows, network=network, seconds=clock.laps
+        )
 
     def _linger(self) -> None:
         """All rounds are done: say so, and stay until the others have what they need."""

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from amity.config import nested, read_toml
+from amity.config import nested, read_run
 from amity.reproduce.presets import PRESETS, Layer
 
 if TYPE_CHECKING:
-    from amity.lab.cells import Cell, OnEvent
+    from amity.lab.cells import Cell
+    from amity.sinks.stream import Wanted
 
 ROOT = Path("runs") / "reproduce"
 """Where tables and their cells are kept, unless `out=` says otherwise."""
@@ -54,7 +55,7 @@ class Scope:
     @property
     def given(self) -> list[Layer]:
         """The file's and the caller's own keys."""
-        layers = (read_toml(self.file) if self.file else {}, nested(self.overrides))
+        layers = (read_run(self.file) if self.file else {}, nested(self.overrides))
         return [layer for layer in layers if layer]
 
 
@@ -84,15 +85,13 @@ class Todo(Protocol):
 
     @property
     def cells(self) -> Sequence[Cell]:
-        """Its runs, each labelled as its bar of progress; none if it has its own way of running."""
+        """Its runs; none if it has its own way of running."""
 
     @property
     def done(self) -> frozenset[Path]:
         """The cells that were finished when it was prepared."""
 
-    def run(
-        self, jobs: int = 0, on_event: OnEvent | None = None, say: Say | None = None
-    ) -> Findings:
+    def run(self, jobs: int = 0, sinks: Wanted = None, say: Say | None = None) -> Findings:
         """Run what is missing, and gather everything."""
 
     def so_far(self) -> Findings:
@@ -110,7 +109,7 @@ class Experiment(ABC):
     """The presets that it has."""
     in_all: ClassVar[tuple[str, ...]] = tuple(PRESETS)
     """The presets at which `amity reproduce all` makes it too."""
-    takes: ClassVar[tuple[str, ...]] = (*PARTS, "jobs")
+    takes: ClassVar[tuple[str, ...]] = (*PARTS, "jobs", "sinks")
     """The keys of the command line that it understands, besides seeds= and out=."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from amity.files import csv_text, write_atomically
 from amity.reproduce.record import write_records
 from amity.reproduce.text import caption, costs, differences, friends, grids, markdown
 from amity.show import figures
-from amity.show.report import html_table, page, prose, section
+from amity.show.page import html_table, page, prose, section
 
 if TYPE_CHECKING:
     from amity.reproduce.table import RunTable

@@ -4,19 +4,20 @@ belongs to."""
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from amity._version import __version__
 from amity.errors import RunDirError, brief
 from amity.files import write_atomically
-from amity.lab.run import Result
-from amity.lab.summary import received_by_round
+from amity.lab.result import Result
+from amity.records import RoundRecord
 from amity.reproduce.design import CellKey
+from amity.show.summary import received_by_round
 from amity.topology import peer_names
 
 SERIES = ("gradient_norm2", "consensus", "coreset_error", "all_error", "taken", "auc")
@@ -63,8 +64,8 @@ def _round(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.{DIGITS}g}")
 
 
-def _mean(rounds: Sequence[dict[str, Any]], key: str) -> float | None:
-    values = [r[key] for r in rounds if key in r]
+def _mean(rounds: Sequence[RoundRecord], key: str) -> float | None:
+    values = [value for r in rounds if (value := r.value(key)) is not None]
     return _round(float(np.mean(values))) if values else None
 
 
@@ -110,7 +111,7 @@ def record_of(key: CellKey, result: Result, focus: str = "") -> CellRecord:
 def _curve_of(result: Result, peer: str) -> list[tuple[int, float]]:
     """Round and accuracy of one peer."""
     return [
-        (r["round"], r["accuracy"]) for r in result.metrics if r["peer"] == peer and "accuracy" in r
+        (r.round, r.accuracy) for r in result.metrics if r.peer == peer and r.accuracy is not None
     ]
 
 
@@ -120,9 +121,9 @@ def _series(result: Result) -> dict[str, list[list[float]]]:
     out = {}
     for name in SERIES:
         points = [
-            [r["round"] + 1, _round(r[name]) or 0.0]
+            [r.round + 1, _round(value) or 0.0]
             for r in result.rounds
-            if r.get(name) is not None
+            if (value := r.value(name)) is not None and math.isfinite(value)
         ]
         if points:
             out[name] = points[:: every if name in THINNED else 1]

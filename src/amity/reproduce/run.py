@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from amity.lab.cells import OnEvent
 from amity.reproduce.experiment import ROOT, Findings, Scope
 from amity.reproduce.registry import find
+from amity.sinks.stream import Wanted
 
 
 def reproduce(
@@ -18,7 +18,7 @@ def reproduce(
     seeds: Sequence[int] = (),
     out: str | Path = ROOT,
     jobs: int = 0,
-    on_event: OnEvent | None = None,
+    sinks: Wanted = None,
     rows: Sequence[str] = (),
     columns: Sequence[str] = (),
     panels: Sequence[str] = (),
@@ -37,6 +37,6 @@ def reproduce(
         overrides=overrides,
     )
     todo = find(name, preset).prepare(scope)
-    findings = todo.run(jobs, on_event)
+    findings = todo.run(jobs, sinks)
     findings.save(todo.path)
     return findings

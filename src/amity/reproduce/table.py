@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from amity.lab.summary import std
 from amity.reproduce import page, text
 from amity.reproduce.design import CellKey, Design
 from amity.reproduce.differences import Difference, paired
@@ -19,6 +18,7 @@ from amity.reproduce.experiment import Grid
 from amity.reproduce.record import CellRecord, TableHead
 from amity.reproduce.shared import GOSSIP
 from amity.reproduce.verdicts import Verdict, judge
+from amity.show.summary import std
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,7 @@ import numpy as np
 from amity.reproduce.experiment import Grid
 from amity.reproduce.friends import RARE
 from amity.reproduce.shared import GOSSIP
-from amity.show.report import markdown_table
+from amity.show.page import markdown_table
 
 if TYPE_CHECKING:
     from amity.reproduce.table import CellStats, RunTable

@@ -6,16 +6,15 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from amity.config import Config
 from amity.errors import AmityError, Failure
-from amity.lab.cells import Cell, OnEvent, run_cells
+from amity.lab.cells import Cell, run_cells
 from amity.lab.compare import check_seeds
-from amity.lab.run import Result
-from amity.lab.store import RunDir, finished, read_config, refuse_unusable
+from amity.lab.result import Result
 from amity.peer.privacy import needs_opacus
 from amity.processes import cores
 from amity.reproduce.choice import part_of
@@ -25,6 +24,8 @@ from amity.reproduce.presets import Layer
 from amity.reproduce.record import TableHead, record_of
 from amity.reproduce.table import RunTable
 from amity.round.build import bad_peers
+from amity.sinks.stream import Stream, Wanted
+from amity.store import RunDir, finished, read_config, refuse_unusable
 from amity.topology import peer_names
 
 if TYPE_CHECKING:
@@ -57,19 +58,18 @@ class RunsTodo:
     @property
     def cells(self) -> list[Cell]:
         """Every run once, also where the table shows it twice; without those whose folders are
-        damaged. Each is labelled by its row."""
-        usable = [(key, cell) for key, cell in self.keyed if cell.path not in self.damaged]
-        return list({cell.path: replace(cell, label=row) for (_, row, _), cell in usable}.values())
+        damaged."""
+        usable = [cell for _, cell in self.keyed if cell.path not in self.damaged]
+        return list({cell.path: cell for cell in usable}.values())
 
-    def run(
-        self, jobs: int = 0, on_event: OnEvent | None = None, say: Say | None = None
-    ) -> RunTable:
+    def run(self, jobs: int = 0, sinks: Wanted = None, say: Say | None = None) -> RunTable:
         """Run what is missing and gather the table. A cell that fails does not take the others
         along."""
         cells = self.cells
         if any(cell.config.engine.name != "local" for cell in cells):
             jobs = jobs or 1  # a cell has the whole cluster
-        outcome = run_cells(cells, jobs, on_event)
+        with Stream(sinks) as stream:
+            outcome = run_cells(cells, jobs, stream.take, self.path)
         state = _state([cells[at] for at in outcome.errors])
         failed = {
             cells[at].path: error
@@ -182,7 +182,8 @@ def cells_of(
         for key in design.cell_keys():
             config = design.config(key, seed, given)
             label = " | ".join(part for part in key if part)
-            out.append((key, Cell(label, seed, config, root / "cells" / cell_name(config))))
+            path = root / "cells" / cell_name(config)
+            out.append((key, Cell(label, seed, config, path, row=key[1])))
     return out
 
 

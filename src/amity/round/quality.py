@@ -3,8 +3,8 @@ quantities."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -39,13 +39,31 @@ def auc(friend: np.ndarray[Any, Any], score: np.ndarray[Any, Any]) -> float | No
     return float((ranks[friend].sum() - friends * (friends + 1) / 2) / (friends * strangers))
 
 
+class Quality(TypedDict, total=False):
+    """How well peers choose: fields of a `RoundRecord`."""
+
+    taken: float
+    precision: float
+    recall: float
+    base_rate: float
+    auc: float
+
+
+class Theory(TypedDict, total=False):
+    """The theorem's quantities: fields of a `RoundRecord`."""
+
+    gradient_norm2: float
+    coreset_error: float
+    all_error: float
+
+
 def choice_quality(
     labels: Mapping[PeerId, tuple[float, ...]],
     friend: float,
     rows: Mapping[PeerId, Row],
     scores: Mapping[PeerId, Mapping[PeerId, float]],
     neighbours: Mapping[PeerId, tuple[PeerId, ...]],
-) -> dict[str, float]:
+) -> Quality:
     """Precision and recall of those taken, AUC of the strategy's ranking, and the share of friends
     among all in reach.
 
@@ -72,7 +90,7 @@ def choice_quality(
         if ranked:
             area = auc(real[ranked], np.array([known.get(near[k], 0.0) for k in ranked]))
             curves += [area] if area is not None else []
-    out = {"taken": taken / len(names)}
+    out: Quality = {"taken": taken / len(names)}
     if taken:
         out["precision"] = hits / taken
     if friends:
@@ -90,7 +108,7 @@ def gradient_metrics(
     shared: torch.Tensor | None,
     rows: Mapping[PeerId, Row],
     near: Mapping[PeerId, tuple[PeerId, ...]],
-) -> dict[str, float]:
+) -> Theory:
     r"""From all gradients ∇F_j(x̄; D_j) at the network's mean model x̄:
 
     - `gradient_norm2` = ‖1/m Σ_j ∇F_j(x̄)‖², the left side of the convergence theorem
@@ -101,13 +119,16 @@ def gradient_metrics(
     at = {name: i for i, name in enumerate(names)}
     distance = squared_distances(gradients_MP, shared)
     mean = gradients_MP.mean(0) if shared is None else gradients_MP.mean(0)[shared]
-    out = {"gradient_norm2": float(mean.double().square().sum())}
-    for key, chosen in (
-        ("coreset_error", {me: taken_from(rows[me], me) for me in names}),
-        ("all_error", near),
-    ):
+    taken = {me: taken_from(rows[me], me) for me in names}
+
+    def error(chosen: Mapping[PeerId, Iterable[PeerId]]) -> float | None:
         pairs = [(at[me], at[j]) for me in names for j in chosen[me]]
-        if pairs:
-            i, j = np.array(pairs).T
-            out[key] = float(distance[i, j].mean())
+        i, j = np.array(pairs).T if pairs else (None, None)
+        return float(distance[i, j].mean()) if pairs else None
+
+    out: Theory = {"gradient_norm2": float(mean.double().square().sum())}
+    if (of_taken := error(taken)) is not None:
+        out["coreset_error"] = of_taken
+    if (of_all := error(near)) is not None:
+        out["all_error"] = of_all
     return out

@@ -8,7 +8,6 @@ rows that nothing of its own phase reads. So work that was cut short is simply d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,26 +15,13 @@ import torch
 
 from amity.core import START, Context, Fit, Fitted, PeerId, Request, Row, Share, Training
 from amity.data.samples import Samples
-from amity.errors import AmityError, Failure, brief
 from amity.facts import Fact, Ledger, Loss, Losses, ModelFact, Offer
 from amity.learn.learner import Bounds, Score
 from amity.learn.stacked import FitJob, Stack
 from amity.peer.peer import Peer, World
 from amity.peer.proxy import CardSpec
+from amity.records import Scores
 from amity.round.matrices import Matrices
-
-
-@dataclass(frozen=True)
-class Job:
-    """A verb of a shard with its arguments, the peer in whose shard it is done, and whose models it
-    reads there."""
-
-    verb: str
-    at: PeerId
-    args: tuple[Any, ...]
-    needs: tuple[PeerId, ...] = ()
-    guests: tuple[PeerId, ...] = ()
-    """Peers whose model of the round's start is read."""
 
 
 class Trained(NamedTuple):
@@ -81,14 +67,6 @@ class Shard:
         """Models of peers elsewhere, for the job at hand."""
         self.lent_start: dict[PeerId, Share] = {}
         self._mixed: tuple[Any, Share] | None = None
-
-    def do(self, job: Job) -> Any:
-        try:
-            return getattr(self, job.verb)(*job.args)
-        except AmityError:
-            raise
-        except (Exception, SystemExit) as error:  # a method may be anybody's code
-            raise Failure(f"{job.verb} of {job.at}: {brief(error)}") from error
 
     def _at(self, names: Sequence[PeerId], round: int) -> list[Peer]:
         """These peers in a round, with fresh books."""
@@ -208,7 +186,7 @@ class Shard:
     def absorb(self, me: PeerId, mixed: Share, round: int) -> None:
         self._at([me], round)[0].settle(mixed)
 
-    def evaluate(self, names: tuple[PeerId, ...], round: int) -> list[dict[str, float]]:
+    def evaluate(self, names: tuple[PeerId, ...], round: int) -> list[Scores]:
         """Test accuracies of a group: after training, after mixing, and of the method's own
         model."""
         peers, models = self._at(names, round), self.final_models(names, round)
@@ -220,19 +198,18 @@ class Shard:
         validation = self._scores(
             [models[at] for at in held_out], [peers[at].data.validation for at in held_out]
         )
-        out = [
-            {
-                "accuracy": f.accuracy,
-                "balanced": f.balanced,
-                "test_loss": f.loss,
-                "accuracy_local": a.accuracy,
-                "accuracy_mixed": b.accuracy,
-            }
-            for a, b, f in zip(local, mixed, final, strict=True)
+        validated = {at: score.accuracy for at, score in zip(held_out, validation, strict=True)}
+        return [
+            Scores(
+                accuracy=f.accuracy,
+                balanced=f.balanced,
+                test_loss=f.loss,
+                accuracy_local=a.accuracy,
+                accuracy_mixed=b.accuracy,
+                accuracy_validation=validated.get(at),
+            )
+            for at, (a, b, f) in enumerate(zip(local, mixed, final, strict=True))
         ]
-        for at, score in zip(held_out, validation, strict=True):
-            out[at]["accuracy_validation"] = score.accuracy
-        return out
 
     def final_models(self, names: tuple[PeerId, ...], round: int) -> list[torch.Tensor]:
         """The method's own models of a group, after mixing."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
@@ -18,8 +18,10 @@ from scipy.spatial.distance import squareform
 
 from amity.core import START
 from amity.data import Dataset
-from amity.lab.run import Result
-from amity.lab.summary import received_by_round
+from amity.show.summary import received_by_round
+
+if TYPE_CHECKING:
+    from amity.lab.result import Result
 
 COLOURS = (
     "#0072B2",
@@ -34,7 +36,7 @@ COLOURS = (
     "#6A3D9A",
 )
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
-Runs = Mapping[str, Sequence[Result]]
+Runs = Mapping[str, "Sequence[Result]"]
 Array = np.ndarray[Any, np.dtype[Any]]
 
 mpl.rcParams |= {
@@ -193,13 +195,13 @@ def neighbours_taken(runs: Runs) -> Figure:
     figure, axes = _axes()
     look = styles(runs)
     for label, results in runs.items():
-        mean = np.mean([[r["taken"] for r in result.rounds] for result in results], 0)
+        mean = np.mean([[r.taken for r in result.rounds] for result in results], 0)
         rounds = np.arange(1, len(mean) + 1)
         axes.plot(rounds, mean, label=label, **look[label])
         if len(runs) == 1:
             by_round: dict[int, list[int]] = {}
             for r in results[0].metrics:
-                by_round.setdefault(r["round"], []).append(r["taken"])
+                by_round.setdefault(r.round, []).append(r.taken)
             low, high = zip(*[(min(v), max(v)) for _, v in sorted(by_round.items())], strict=True)
             axes.fill_between(
                 rounds, low, high, alpha=0.15, color=look[label]["color"], linewidth=0
@@ -218,10 +220,10 @@ def mixing_matrix(result: Result, names: Sequence[str], last: float = 0.4) -> Ar
     since = int(result.config.rounds * (1 - last))
     matrix, count = np.zeros((len(names), len(names))), np.zeros((len(names), 1))
     for edge in result.edges:
-        if edge["round"] >= since:
-            count[at[edge["peer"]]] += 1
-            for j, weight in edge["row"].items():
-                matrix[at[edge["peer"]], at[edge["peer"] if j == START else j]] += weight
+        if edge.round >= since:
+            count[at[edge.peer]] += 1
+            for j, weight in edge.row.items():
+                matrix[at[edge.peer], at[edge.peer if j == START else j]] += weight
     return np.asarray(matrix / count.clip(1))
 
 

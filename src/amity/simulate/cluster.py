@@ -29,8 +29,9 @@ from amity.errors import ConfigError, Failure
 from amity.facts import ModelFact
 from amity.processes import cores, keep_memory
 from amity.round.build import load_data, make_shard, units_of
-from amity.round.shard import Answered, Job, Shard
+from amity.round.shard import Answered, Shard
 from amity.simulate.crew import CrewLost, Tell
+from amity.simulate.jobs import Job, Train, perform
 from amity.topology import peer_names
 
 Packed = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any] | None]
@@ -80,7 +81,7 @@ class Place:
         self.shard.lent = dict(zip(lent, shares[: len(lent)], strict=True))
         self.shard.lent_start = dict(zip(guests, shares[len(lent) :], strict=True))
         try:
-            return [self.shard.do(job) for job in jobs]
+            return [perform(job, self.shard) for job in jobs]
         finally:
             self.shard.lent, self.shard.lent_start = {}, {}
 
@@ -228,7 +229,7 @@ class RayCrew:
     # -- jobs --------------------------------------------------------------------------------------
 
     def do(self, jobs: Sequence[Job], tell: Tell) -> list[Any]:
-        if any(job.verb == "train" for job in jobs):
+        if any(isinstance(job, Train) for job in jobs):
             self._published = {}
         guests: dict[PeerId, Any] = {}
         # all exports before all jobs: an actor works in order, and must not wait for one that
@@ -238,19 +239,19 @@ class RayCrew:
                 if self._home[name] != self._home[job.at]:
                     self._lend(name)
             guests |= {
-                name: self._start_share(name, job.args[-1])
+                name: self._start_share(name, job.round)
                 for name in job.guests
                 if name not in guests
             }
         parcels = list(self._parcels(jobs))
         references = [self._submit(at, [jobs[k] for k in places], guests) for at, places in parcels]
         results: list[Any] = [None] * len(jobs)
-        waiting, done = list(references), 0
+        waiting, ended = list(references), 0
         deadline = time.monotonic() + self.timeout
         while waiting:
             ready, waiting = self.ray.wait(waiting, timeout=min(1.0, self.timeout))
-            done += len(ready)
-            tell(done / len(references))
+            ended += len(ready)
+            tell(ended / len(references))
             if ready:
                 deadline = time.monotonic() + self.timeout
             elif time.monotonic() > deadline:

@@ -24,12 +24,13 @@ from typing import Any, Protocol
 
 import torch
 
-from amity.core import START, PeerId, Share
+from amity.core import PeerId, Share
 from amity.errors import AmityError, Failure
 from amity.facts import ModelFact
 from amity.processes import die_with, keep_memory
 from amity.round.matrices import scratch
-from amity.round.shard import Answered, Hosted, Job, Shard
+from amity.round.shard import Answered, Hosted, Shard
+from amity.simulate.jobs import Host, Job, perform
 
 Tell = Callable[[float], None]
 """Told how much of a list of jobs is done."""
@@ -96,7 +97,7 @@ class Inline:
         results = []
         for done, job in enumerate(jobs):
             tell(done / len(jobs))
-            results.append(self.shard.do(job))
+            results.append(perform(job, self.shard))
         return results
 
     def shares(self, names: tuple[PeerId, ...], me: PeerId = "") -> dict[PeerId, Share]:
@@ -172,12 +173,14 @@ class Workers(Inline):
         """A vector (and its mask) on the way back from each worker."""
 
     def do(self, jobs: Sequence[Job], tell: Tell) -> list[Any]:
-        mine = {at for at, job in enumerate(jobs) if _reads_what_it_writes(job)}
+        mine = {at for at, job in enumerate(jobs) if not job.repeatable}
         theirs = iter(self._hand_out([job for at, job in enumerate(jobs) if at not in mine], tell))
-        return [self.shard.do(job) if at in mine else next(theirs) for at, job in enumerate(jobs)]
+        return [
+            perform(job, self.shard) if at in mine else next(theirs) for at, job in enumerate(jobs)
+        ]
 
     def _hand_out(self, jobs: Sequence[Job], tell: Tell) -> list[Any]:
-        alone = any(job.verb == "host" for job in jobs)  # a tray holds one model at a time
+        alone = any(isinstance(job, Host) for job in jobs)  # a tray holds one model at a time
         size = 1 if alone else max(1, min(32, len(jobs) // (8 * self.count)))
         parcels = [jobs[at : at + size] for at in range(0, len(jobs), size)]
         results: list[list[Any] | None] = [None] * len(parcels)
@@ -301,12 +304,6 @@ class _OnTray(Share):
     masked: bool = False
 
 
-def _reads_what_it_writes(job: Job) -> bool:
-    """Whether a job that was cut short could not be repeated: a row that stands on its own model of
-    the start."""
-    return job.verb == "settle" and START in job.args[1]
-
-
 def _work(shard: Shard, pipe: Connection, tray: torch.Tensor, parent: int) -> None:
     """A worker: do parcels until the pipe ends. The parent decides what Ctrl-C means."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -324,7 +321,7 @@ def _work(shard: Shard, pipe: Connection, tray: torch.Tensor, parent: int) -> No
 
 def _done(shard: Shard, parcel: Sequence[Job], tray: torch.Tensor) -> bytes:
     try:
-        return pickle.dumps([_packed(shard.do(job), tray) for job in parcel])
+        return pickle.dumps([_packed(perform(job, shard), tray) for job in parcel])
     except AmityError as error:
         return pickle.dumps(error)
 

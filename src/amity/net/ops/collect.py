@@ -3,21 +3,23 @@ wrote of itself."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from amity.config import Config, read_toml
-from amity.core import PeerId
+from amity.core import PeerId, Row
 from amity.data import split
 from amity.errors import RunDirError
-from amity.files import write_atomically
-from amity.lab.store import dump, read_lines
-from amity.net.accounts import privacy_of
+from amity.files import dump, write_atomically
+from amity.net.accounts import Privacy, privacy_of
+from amity.records import EdgeRecord, PeerRecord, Record, RoundRecord
 from amity.round.build import load_data
-from amity.round.quality import choice_quality
+from amity.round.quality import Quality, choice_quality
+from amity.store import read_lines, read_records
 from amity.topology import Network, peer_names
-
-FILES = ("metrics.jsonl", "edges.jsonl", "timings.jsonl")
 
 
 def peers_in(folder: Path) -> dict[PeerId, Path]:
@@ -45,48 +47,71 @@ def merge(out: Path, config: Config) -> None:
     """Write metrics, edges, rounds and timings of a swarm from those of its peers. Rounds that a
     peer missed are missing."""
     states = peers_in(out)
-    lines = {
-        name: [r | {"peer": peer} for peer, at in states.items() for r in read_lines(at / name)]
-        for name in FILES
-    }
-    metrics, edges = (
-        sorted(lines[name], key=lambda r: (r["round"], r["peer"])) for name in FILES[:2]
-    )
+    metrics = _in_order(read_records(at / "metrics.jsonl", PeerRecord) for at in states.values())
+    edges = _in_order(read_records(at / "edges.jsonl", EdgeRecord) for at in states.values())
     if not metrics:
         raise RunDirError(f"{out}: no peer has finished a round; its peer.log says why")
-    names = peer_names(config.peers)
-    labels = {
-        name: data.labels
-        for name, data in split(
-            load_data(config), config.partition.instance, names, config.seed
-        ).items()
-    }
-    network = Network(config.topology.instance, names, config.seed, config.topology.common.redraw)
-    rounds = []
-    for t in sorted({r["round"] for r in metrics}):
-        rows = {name: {name: 1.0} for name in names} | {
-            r["peer"]: r["row"] for r in edges if r["round"] == t
-        }
-        quality = choice_quality(
-            labels, config.eval.friend, rows, {name: {} for name in names}, network.neighbours(t)
-        )
-        quality.pop("auc", None)  # peers do not publish how they rank others
-        here = [r for r in metrics if r["round"] == t]
-        scores = [r["accuracy"] for r in here if "accuracy" in r]
-        record: dict[str, Any] = {"round": t, **quality, "reported": len(here)}
-        if any("excluded" in r for r in here):
-            record["excluded"] = sorted({name for r in here for name in r.get("excluded", ())})
-        if any("epsilon" in r for r in here):
-            record["epsilon"] = max(r["epsilon"] for r in here if "epsilon" in r)
-        rounds.append(record | ({"accuracy": sum(scores) / len(scores)} if scores else {}))
+    timings = [
+        line | {"peer": peer}
+        for peer, at in states.items()
+        for line in read_lines(at / "timings.jsonl")
+    ]
+    rounds = _rounds(config, metrics, edges)
     spent = [found for state in states.values() if (found := privacy_of(state, config)) is not None]
-    if spent and rounds:  # a peer goes on answering after its last round
-        rounds[-1] |= {"excluded": sorted({name for one in spent for name in one.excluded})}
-        rounds[-1] |= (
-            {"epsilon": max(one.epsilon for one in spent)} if config.privacy.instance.sigma else {}
-        )
-    for name, records in (
-        *zip(FILES, (metrics, edges, lines["timings.jsonl"]), strict=True),
+    if spent:  # a peer goes on answering after its last round
+        rounds[-1] = _with_privacy(rounds[-1], spent, bool(config.privacy.instance.sigma))
+    records: tuple[tuple[str, Sequence[Record]], ...] = (
+        ("metrics.jsonl", metrics),
+        ("edges.jsonl", edges),
         ("rounds.jsonl", rounds),
-    ):
-        write_atomically(out / name, b"".join(dump(record) for record in records))
+    )
+    for name, lines in records:
+        write_atomically(out / name, b"".join(dump(record.line()) for record in lines))
+    write_atomically(out / "timings.jsonl", b"".join(map(dump, timings)))
+
+
+OfPeer = TypeVar("OfPeer", PeerRecord, EdgeRecord)
+
+
+def _in_order(found: Iterable[list[OfPeer]]) -> list[OfPeer]:
+    """All peers' records, by round and name."""
+    return sorted((r for part in found for r in part), key=lambda r: (r.round, r.peer))
+
+
+def _rounds(
+    config: Config, metrics: Sequence[PeerRecord], edges: Sequence[EdgeRecord]
+) -> list[RoundRecord]:
+    """A record of the whole network for every round that anybody finished."""
+    names = peer_names(config.peers)
+    data = split(load_data(config), config.partition.instance, names, config.seed)
+    labels = {name: mine.labels for name, mine in data.items()}
+    network = Network(config.topology.instance, names, config.seed, config.topology.common.redraw)
+    alone: dict[PeerId, Row] = {name: {name: 1.0} for name in names}
+    rounds = []
+    for t, group in itertools.groupby(metrics, key=lambda r: r.round):
+        rows = alone | {edge.peer: edge.row for edge in edges if edge.round == t}
+        unknown: dict[PeerId, dict[PeerId, float]] = {name: {} for name in names}
+        quality = choice_quality(labels, config.eval.friend, rows, unknown, network.neighbours(t))
+        quality.pop("auc", None)  # peers do not publish how they rank others
+        rounds.append(_round(t, list(group), quality))
+    return rounds
+
+
+def _round(t: int, here: Sequence[PeerRecord], quality: Quality) -> RoundRecord:
+    scores = [r.accuracy for r in here if r.accuracy is not None]
+    excluded = [r.excluded for r in here if r.excluded is not None]
+    return RoundRecord(
+        round=t,
+        reported=len(here),
+        accuracy=sum(scores) / len(scores) if scores else None,
+        excluded=tuple(sorted(set().union(*excluded))) if excluded else None,
+        epsilon=max((r.epsilon for r in here if r.epsilon is not None), default=None),
+        **quality,
+    )
+
+
+def _with_privacy(last: RoundRecord, spent: Sequence[Privacy], noised: bool) -> RoundRecord:
+    """What all peers have spent in their whole lives."""
+    excluded = tuple(sorted({name for one in spent for name in one.excluded}))
+    epsilon = max(one.epsilon for one in spent) if noised else last.epsilon
+    return replace(last, excluded=excluded, epsilon=epsilon)

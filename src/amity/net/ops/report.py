@@ -16,40 +16,38 @@ from matplotlib.ticker import MaxNLocator
 
 from amity.core import START, PeerId
 from amity.errors import RunDirError
-from amity.lab.store import read_config, read_lines
 from amity.net.accounts import Privacy, privacy_of
 from amity.net.ops.collect import peers_in
+from amity.records import EdgeRecord, PeerRecord, TimingRecord
 from amity.show import figures
-from amity.show.report import page, section
-
-KINDS = ("card", "model", "reply")
-Records = Sequence[Mapping[str, Any]]
+from amity.show.page import page, section
+from amity.store import read_config, read_lines, read_records
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Story:
     """What one peer has written of itself."""
 
     name: PeerId
-    metrics: Records
-    edges: Records
-    timings: Records
-    log: Records
+    metrics: Sequence[PeerRecord]
+    edges: Sequence[EdgeRecord]
+    timings: Sequence[TimingRecord]
+    log: Sequence[Mapping[str, Any]]
     disclosed: Counter[str]
     privacy: Privacy | None = None
 
     @classmethod
     def read(cls, name: PeerId, state: Path) -> Story:
-        lines = {
-            kind: read_lines(state / f"{kind}.jsonl")
-            for kind in ("metrics", "edges", "timings", "audit", "disclosed")
-        }
-        told = Counter(str(record["kind"]) for record in lines["disclosed"])
-        private = (
-            privacy_of(state, read_config(state)) if (state / "config.toml").is_file() else None
-        )
+        told = Counter(str(record["kind"]) for record in read_lines(state / "disclosed.jsonl"))
+        written = (state / "config.toml").is_file()
         return cls(
-            name, lines["metrics"], lines["edges"], lines["timings"], lines["audit"], told, private
+            name=name,
+            metrics=read_records(state / "metrics.jsonl", PeerRecord),
+            edges=read_records(state / "edges.jsonl", EdgeRecord),
+            timings=read_records(state / "timings.jsonl", TimingRecord),
+            log=read_lines(state / "audit.jsonl"),
+            disclosed=told,
+            privacy=privacy_of(state, read_config(state)) if written else None,
         )
 
     def events(self, kind: str) -> Counter[tuple[str, str]]:
@@ -111,19 +109,16 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def _summary(found: Sequence[Story]) -> str:
     rows = []
     for story in found:
-        scores = [r["accuracy"] for r in story.metrics if r.get("accuracy") is not None]
-        moved = [
-            sum(r[f"{kind}_{way}"] for r in story.metrics for kind in ("card", "model", "reply"))
-            for way in ("in", "out")
-        ]
-        seconds = [r["seconds"] for r in story.timings]
+        scores = [r.accuracy for r in story.metrics if r.accuracy is not None]
+        moved = [sum(r.received for r in story.metrics), sum(r.sent for r in story.metrics)]
+        seconds = [r.seconds for r in story.timings]
         rows.append(
             (
                 story.name,
                 len(story.metrics),
-                story.metrics[-1]["round"] if story.metrics else "-",
+                story.metrics[-1].round if story.metrics else "-",
                 f"{100 * scores[-1]:.1f} %" if scores else "-",
-                f"{np.mean([r['taken'] for r in story.metrics]):.1f}" if story.metrics else "-",
+                f"{np.mean([r.taken for r in story.metrics]):.1f}" if story.metrics else "-",
                 *(f"{size / 1e6:.2f}" for size in moved),
                 f"{np.median(seconds):.2f}" if seconds else "-",
                 sum(story.events("late").values()),
@@ -185,11 +180,7 @@ def _curves(found: Sequence[Story]) -> Figure:
     axes = figure.subplots()
     look = figures.styles(story.name for story in found)
     for story in found:
-        points = [
-            (r["round"] + 1, 100 * r["accuracy"])
-            for r in story.metrics
-            if r.get("accuracy") is not None
-        ]
+        points = [(r.round + 1, 100 * r.accuracy) for r in story.metrics if r.accuracy is not None]
         if points:
             axes.plot(*zip(*points, strict=True), label=story.name, **look[story.name])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -201,12 +192,12 @@ def _curves(found: Sequence[Story]) -> Figure:
 def _matrix(found: Sequence[Story]) -> Figure:
     rows = [story.name for story in found]
     columns = sorted(
-        {*rows, *(j for story in found for edge in story.edges for j in edge["row"] if j != START)}
+        {*rows, *(j for story in found for edge in story.edges for j in edge.row if j != START)}
     )
     weights = np.zeros((len(rows), len(columns)))
     for at, story in enumerate(found):
         for edge in story.edges:
-            for j, weight in edge["row"].items():
+            for j, weight in edge.row.items():
                 weights[at, columns.index(story.name if j == START else j)] += weight / len(
                     story.edges
                 )

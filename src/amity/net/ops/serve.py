@@ -8,12 +8,14 @@ from types import FrameType
 
 from amity.data import Dataset
 from amity.errors import AmityError, IdentityError, NetworkError
+from amity.forward import Outbox
 from amity.net.audit import Audit, Handshakes
 from amity.net.link.zenoh import Relay
-from amity.net.node import LOOK, Node, OnRound, stamps
+from amity.net.node import LOOK, Node, stamps
 from amity.net.setup import Setup
 from amity.net.trust.identity import Identity
 from amity.net.trust.roster import Roster
+from amity.sinks.stream import Stream, Wanted
 
 STRANGER = "not on the roster"
 
@@ -21,19 +23,28 @@ STRANGER = "not on the roster"
 class Stopped(SystemExit):
     """The operator asked this process to end; what was done is kept."""
 
+    def __str__(self) -> str:
+        return "by a signal"
 
-def serve(setup: Setup, on_round: OnRound | None = None, dataset: Dataset | None = None) -> None:
+
+def serve(setup: Setup, sinks: Wanted = None, dataset: Dataset | None = None) -> None:
     """Run a peer to its end. SIGTERM ends it at once and cleanly: a round that was not finished is
-    done again."""
-    node = Node(setup, dataset=dataset, listen_in=Handshakes)
+    done again. Sinks take events in a thread of their own, so that a slow one delays no round."""
+    stream = Stream(sinks)
+    outbox = Outbox(stream)
+    try:
+        node = Node(setup, dataset=dataset, listen_in=Handshakes, tell=outbox.take)
 
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        node.stop.set()
-        raise Stopped(0)
+        def stop(_signal: int, _frame: FrameType | None) -> None:
+            node.stop.set()
+            raise Stopped(0)
 
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, stop)
-    node.run(on_round)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, stop)
+        stream.open()
+        node.run()
+    finally:
+        outbox.close()
 
 
 def serve_relay(setup: Setup) -> None:

@@ -17,16 +17,18 @@ import numpy as np
 from amity.config import Config, resolve
 from amity.errors import ConfigError, Failure, RunDirError
 from amity.files import csv_text, write_atomically
-from amity.lab.cells import Cell, OnEvent
+from amity.lab.cells import Cell
 from amity.lab.compare import check_seeds
-from amity.lab.store import refuse_foreign, refuse_unusable
-from amity.lab.summary import std
 from amity.reproduce.experiment import Experiment, Grid, Say, Scope
 from amity.reproduce.leakage import PROXIES, SIGMAS, SKETCHES, USUAL, Leak, measure
 from amity.reproduce.presets import FASHION, PRESETS, Layer
 from amity.reproduce.registry import experiments
 from amity.show import figures
-from amity.show.report import describe, html_table, markdown_table, page, section
+from amity.show.page import html_table, markdown_table, page, section
+from amity.show.report import describe
+from amity.show.summary import std
+from amity.sinks.stream import Wanted
+from amity.store import refuse_foreign, refuse_unusable
 
 BASE: Layer = {**FASHION, "peers": 60, "rounds": 10, "strategy": {"name": "gossip", "k": 5}}
 SMALL: Layer = {
@@ -86,7 +88,7 @@ class LabelsTodo:
     cells: Sequence[Cell] = ()
     done: frozenset[Path] = frozenset()
 
-    def run(self, jobs: int = 0, on_event: OnEvent | None = None, say: Say | None = None) -> Leaks:
+    def run(self, jobs: int = 0, sinks: Wanted = None, say: Say | None = None) -> Leaks:
         refuse_foreign(self.path, "labels.csv", *(f"seed-{seed}.json" for seed in self.kept))
         last = self.base.rounds - 1
         rounds = {0, min(4, last), last}

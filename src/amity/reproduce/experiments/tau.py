@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
-from amity.lab.summary import std
 from amity.reproduce.design import Design
 from amity.reproduce.differences import paired
 from amity.reproduce.paper import Claim, Judged, Printed
@@ -32,6 +31,7 @@ from amity.reproduce.verdicts import (
     weigh,
 )
 from amity.show.figures import OTHERS
+from amity.show.summary import std
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, ScalarFormatter
 from scipy.optimize import linprog
 
-from amity.lab.summary import std
 from amity.reproduce.design import Design
 from amity.reproduce.paper import Claim, Judged, Printed
 from amity.reproduce.presets import TINY, Preset, changed
@@ -19,6 +18,7 @@ from amity.reproduce.shared import AFIND, GOSSIP, afind, gossip
 from amity.reproduce.table_of_runs import TableOfRuns
 from amity.reproduce.verdicts import NOT, graded
 from amity.show.figures import OTHERS, Array, styles
+from amity.show.summary import std
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

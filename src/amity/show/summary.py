@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from amity.lab.run import Result
+if TYPE_CHECKING:
+    from amity.lab.result import Result
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Line:
     """One strategy of a comparison, over all seeds. Accuracies and gains are fractions, not
     points."""
@@ -56,7 +56,7 @@ def received_by_round(result: Result) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Megabytes that a peer has received up to each round, mean over peers."""
     per_round = np.zeros(result.config.rounds)
     for r in result.metrics:
-        per_round[r["round"]] += r["card_in"] + r["model_in"] + r["reply_in"]
+        per_round[r.round] += r.received
     return np.asarray(per_round.cumsum() / result.config.peers / 1e6)
 
 
@@ -82,34 +82,29 @@ def summarise(label: str, results: Sequence[Result], alone: Sequence[Result]) ->
     difference = np.array(sorted(gains(results, alone)))
     tenth = max(1, round(len(difference) / 10))
     final, best = [r.accuracy for r in results], [r.best for r in results]
-    last = [r.rounds[-1]["epsilon"] for r in results if "epsilon" in r.rounds[-1]]
-    epsilons = [
-        math.inf if epsilon is None else epsilon for epsilon in last
-    ]  # infinity is written as null
-    excluded = {name for result in results for r in result.rounds for name in r.get("excluded", ())}
-    passes = [
-        sum(m["forward"] + m["backward"] for m in r.metrics) / r.config.peers / 1e3 for r in results
-    ]
+    epsilons = [e for r in results if (e := r.rounds[-1].epsilon) is not None]
+    excluded = {name for result in results for r in result.rounds for name in r.excluded or ()}
+    passes = [sum(m.passes for m in r.metrics) / r.config.peers / 1e3 for r in results]
     return Line(
-        label,
-        len(results),
-        float(np.mean(final)),
-        std(final),
-        float(np.mean(best)),
-        std(best),
-        float(np.mean([np.mean(list(r.final("balanced").values())) for r in results])),
-        float(difference.mean()) if len(difference) else None,
-        float((difference < 0).mean()) if len(difference) else None,
-        float(difference[:tenth].mean()) if len(difference) else None,
-        float(np.mean([received(r) for r in results])),
-        float(np.mean(passes)),
-        float(np.mean([r["taken"] for result in results for r in result.rounds])),
-        _mean(results, "precision"),
-        _mean(results, "recall"),
-        _mean(results, "auc"),
-        _mean(results, "attackers_weight"),
-        max(epsilons, default=None),
-        ", ".join(sorted(excluded)),
+        label=label,
+        seeds=len(results),
+        accuracy=float(np.mean(final)),
+        accuracy_std=std(final),
+        best=float(np.mean(best)),
+        best_std=std(best),
+        balanced=float(np.mean([np.mean(list(r.final("balanced").values())) for r in results])),
+        gain=float(difference.mean()) if len(difference) else None,
+        harmed=float((difference < 0).mean()) if len(difference) else None,
+        worst_tenth=float(difference[:tenth].mean()) if len(difference) else None,
+        megabytes=float(np.mean([received(r) for r in results])),
+        passes=float(np.mean(passes)),
+        taken=float(np.mean([r.taken for result in results for r in result.rounds])),
+        precision=_mean(results, "precision"),
+        recall=_mean(results, "recall"),
+        auc=_mean(results, "auc"),
+        attackers_weight=_mean(results, "attackers_weight"),
+        epsilon=max(epsilons, default=None),
+        epsilon_excludes=", ".join(sorted(excluded)),
     )
 
 
@@ -119,7 +114,8 @@ def std(values: Sequence[float]) -> float:
 
 
 def _mean(results: Sequence[Result], key: str) -> float | None:
-    values = [r[key] for result in results for r in result.rounds if key in r]
+    found = (r.value(key) for result in results for r in result.rounds)
+    values = [value for value in found if value is not None]
     return float(np.mean(values)) if values else None
 
 

@@ -1,0 +1,134 @@
+"""A run on disk, read back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from amity.config import Config
+from amity.core import PeerId
+from amity.data import split
+from amity.peer.privacy import statement
+from amity.records import EdgeRecord, PeerRecord, RoundRecord
+from amity.round.build import load_data
+from amity.show.notebook import figure_of, frame, save, short_html
+from amity.show.story import Story
+from amity.store import read_records
+from amity.topology import peer_names
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+OfRound = TypeVar("OfRound", PeerRecord, EdgeRecord)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run on disk. In a notebook it shows itself; `result.table` is a pandas DataFrame."""
+
+    path: Path
+    config: Config
+
+    @cached_property
+    def metrics(self) -> list[PeerRecord]:
+        """One record per round and peer."""
+        return self._whole("metrics.jsonl", PeerRecord)
+
+    def _whole(self, name: str, kind: type[OfRound]) -> list[OfRound]:
+        """The lines of rounds that are complete: a killed run may have more of one file than of
+        another."""
+        last = self.rounds[-1].round if self.rounds else -1
+        return [record for record in read_records(self.path / name, kind) if record.round <= last]
+
+    @cached_property
+    def rounds(self) -> list[RoundRecord]:
+        """One record per round, of the whole network."""
+        return read_records(self.path / "rounds.jsonl", RoundRecord)
+
+    @cached_property
+    def edges(self) -> list[EdgeRecord]:
+        """One record per round and peer: its row."""
+        return self._whole("edges.jsonl", EdgeRecord)
+
+    @property
+    def complete(self) -> bool:
+        return len(self.rounds) == self.config.rounds
+
+    @property
+    def curve(self) -> list[tuple[int, float]]:
+        """Round and mean test accuracy, wherever it was measured."""
+        return [(r.round, r.accuracy) for r in self.rounds if r.accuracy is not None]
+
+    @property
+    def accuracy(self) -> float:
+        """Mean test accuracy over all honest peers in the last round."""
+        return self.curve[-1][1]
+
+    @property
+    def best(self) -> float:
+        """The best mean test accuracy of any round: it selects on the test set, as papers do."""
+        return max(accuracy for _, accuracy in self.curve)
+
+    @cached_property
+    def origins(self) -> dict[PeerId, str]:
+        """Who each peer is in the data, where the partition is natural (else empty)."""
+        names = peer_names(self.config.peers)
+        data = split(
+            load_data(self.config), self.config.partition.instance, names, self.config.seed
+        )
+        return {name: data[name].origin for name in names}
+
+    def final(self, key: str = "accuracy") -> dict[PeerId, float]:
+        """A metric of every honest peer in the last round."""
+        last = self.rounds[-1].round
+        honest = [r for r in self.metrics if r.round == last and not r.attacker]
+        return {r.peer: value for r in honest if (value := r.value(key)) is not None}
+
+    @property
+    def privacy(self) -> str:
+        """The largest ε of all peers and what it covers, in one line; empty where nothing is
+        private."""
+        mechanism = self.config.privacy.instance
+        excluded = {name for r in self.rounds for name in r.excluded or ()}
+        epsilon = self.rounds[-1].epsilon
+        if epsilon is None:
+            epsilon = math.inf if mechanism.sigma == 0 else math.nan
+        said = statement(mechanism, epsilon, excluded)
+        stopped = [r for r in self.rounds if r.stopped]
+        if not stopped:
+            return said
+        first, count = stopped[0].round + 1, stopped[-1].stopped
+        return (
+            f"{said}; the budget stopped {count} of {self.config.peers} peers, the first after"
+            f" round {first}"
+        )
+
+    # -- showing -----------------------------------------------------------------------------------
+
+    @property
+    def story(self) -> Story:
+        return Story({self.config.label: [self]})
+
+    @property
+    def table(self) -> Any:
+        """One line per round and peer: a pandas DataFrame, or a list of dicts without pandas."""
+        return frame([record.line() for record in self.metrics])
+
+    def figure(self, name: str = "accuracy") -> Figure:
+        """A panel of the report as a matplotlib figure: accuracy, bytes, matrix, taken, ..."""
+        return figure_of(self.story, name)
+
+    def save(self, path: str | Path, figure: str = "accuracy") -> Path:
+        """Write a picture (.pdf, .png, .svg), the table (.csv) or the report (.html)."""
+        return save(self.story, Path(path), figure, self._html, lambda: self.table)
+
+    def _html(self) -> str:
+        from amity.show.report import run_html
+
+        return run_html(self)
+
+    def _repr_html_(self) -> str:
+        return short_html(self.story)

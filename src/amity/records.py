@@ -1,0 +1,206 @@
+"""What is measured: the one definition of a line of metrics.jsonl and of rounds.jsonl.
+
+A record is a frozen value. `None` means that it was not measured, and the line has no such key. JSON
+knows no NaN and no infinity: both are written as null, and read back as what null means for that
+field. docs/RECORDS.md is this file as a table; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+if TYPE_CHECKING:
+    from amity.core import PeerId, Row
+
+
+def _told(unit: str, about: str, *, default: Any = None, null: float = math.nan) -> Any:
+    """A field with its unit, what it says, and what null in its place means."""
+    metadata = {"unit": unit, "about": about, "null": null}
+    if default is dataclasses.MISSING:
+        return field(metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+NEEDED: Any = dataclasses.MISSING
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """Base of all records: to a line of JSON and back."""
+
+    LISTS: ClassVar[frozenset[str]] = frozenset({"excluded"})
+
+    def line(self) -> dict[str, Any]:
+        """As it is written: without what was not measured."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        notes: dict[str, Any] = dict(values.pop("notes", {}))
+        return notes | {
+            key: list(value) if key in self.LISTS else value
+            for key, value in values.items()
+            if value is not None
+        }
+
+    @classmethod
+    def of(cls, line: Mapping[str, Any]) -> Self:
+        """From a line, also one of an older version: what it lacks was not measured."""
+        known = {f.name: f for f in dataclasses.fields(cls)}
+        values: dict[str, Any] = {}
+        notes: dict[str, float] = {}
+        for key, value in line.items():
+            if key not in known or key == "notes":
+                notes[key] = math.nan if value is None else value
+            elif key in cls.LISTS:
+                values[key] = tuple(value)
+            else:
+                values[key] = known[key].metadata["null"] if value is None else value
+        if "notes" in known:
+            values["notes"] = notes
+        return cls(**values)
+
+    def value(self, name: str) -> Any:
+        """One field by its name, or one of the strategy's notes; None: not measured."""
+        notes: Mapping[str, Any] = getattr(self, "notes", {})
+        return notes.get(name) if name in notes else getattr(self, name, None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """How good a peer's models are after a round, on its own test examples."""
+
+    accuracy: float | None = _told("fraction", "test accuracy of the method's own model")
+    balanced: float | None = _told("fraction", "the same, as a mean over the classes that occur")
+    test_loss: float | None = _told("nats", "mean cross-entropy of that model")
+    accuracy_local: float | None = _told("fraction", "test accuracy after training, before mixing")
+    accuracy_mixed: float | None = _told("fraction", "test accuracy after mixing")
+    accuracy_validation: float | None = _told(
+        "fraction", "accuracy of the method's own model on the validation examples"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Books:
+    """What one peer moved and computed in a round. Both runtimes fill in the same fields."""
+
+    card_in: int = _told("bytes", "cards received", default=0)
+    card_out: int = _told("bytes", "cards sent, once for each receiver", default=0)
+    model_in: int = _told("bytes", "models received", default=0)
+    model_out: int = _told("bytes", "models sent, once for each receiver", default=0)
+    reply_in: int = _told("bytes", "other answers received", default=0)
+    reply_out: int = _told("bytes", "other answers sent", default=0)
+    forward: int = _told("examples", "forward passes", default=0)
+    backward: int = _told("examples", "backward passes", default=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeerRecord(Scores, Books, Record):
+    """One peer in one round: a line of metrics.jsonl."""
+
+    round: int = _told("number", "which round, counted from 0", default=NEEDED)
+    peer: str = _told("name", "which peer", default=NEEDED)
+    available: int = _told("peers", "neighbours in reach (of a real peer: with a card)", default=0)
+    taken: int = _told("peers", "neighbours that stand in the row", default=0)
+    self_weight: float = _told("fraction", "weight of the peer's own model in its row", default=0.0)
+    train_loss: float = _told("nats", "mean loss of the last epoch of training", default=math.nan)
+    attacker: bool | None = _told(
+        "true or false", "whether it attacks; only in runs with attackers"
+    )
+    private_steps: int | None = _told("steps", "private steps or uploads since the run began")
+    epsilon: float | None = _told("ε", "privacy spent since the run began", null=math.inf)
+    excluded: tuple[str, ...] | None = _told(
+        "names", "facts that ε does not cover (real peers; in a simulation: of the whole network)"
+    )
+    missing: int | None = _told("peers", "neighbours whose answer did not come (real peers)")
+    notes: Mapping[str, float] = field(
+        default_factory=dict,
+        metadata={"unit": "any", "about": "what the strategy notes, each under its own name"},
+    )
+
+    @property
+    def received(self) -> int:
+        """Bytes of every kind."""
+        return self.card_in + self.model_in + self.reply_in
+
+    @property
+    def sent(self) -> int:
+        """Bytes of every kind."""
+        return self.card_out + self.model_out + self.reply_out
+
+    @property
+    def passes(self) -> int:
+        """Examples, forward and backward."""
+        return self.forward + self.backward
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundRecord(Record):
+    """The whole network in one round: a line of rounds.jsonl."""
+
+    round: int = _told("number", "which round, counted from 0", default=NEEDED)
+    taken: float = _told("peers", "neighbours taken, mean over peers", default=0.0)
+    accuracy: float | None = _told("fraction", "test accuracy, mean over honest peers")
+    precision: float | None = _told("fraction", "share of true friends among those taken")
+    recall: float | None = _told("fraction", "share of those taken among true friends in reach")
+    base_rate: float | None = _told("fraction", "share of true friends among all in reach")
+    auc: float | None = _told("fraction", "chance that a friend is ranked above a stranger")
+    gradient_norm2: float | None = _told("1", "‖mean gradient at the mean model‖²")
+    coreset_error: float | None = _told("1", "mean ‖∇F_i − ∇F_j‖² over those taken")
+    all_error: float | None = _told("1", "the same over all in reach")
+    consensus: float | None = _told("1", "mean squared distance of models from their mean")
+    attackers_weight: float | None = _told(
+        "fraction", "what attackers obtain of an honest peer's row, mean over honest peers"
+    )
+    excluded: tuple[str, ...] | None = _told("names", "facts that ε does not cover")
+    stopped: int | None = _told("peers", "peers whose privacy budget is spent")
+    epsilon: float | None = _told("ε", "the largest ε of all peers", null=math.inf)
+    reported: int | None = _told("peers", "peers that finished the round (real peers)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeRecord(Record):
+    """Who took how much from whom: a line of edges.jsonl."""
+
+    round: int = _told("number", "which round, counted from 0", default=NEEDED)
+    peer: str = _told("name", "who took", default=NEEDED)
+    row: Mapping[PeerId, float] = _told("fractions", "its row: weights by name", default=NEEDED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingRecord(Record):
+    """How long a round took: a line of timings.jsonl, the only file that differs between two runs
+    of a config."""
+
+    round: int = _told("number", "which round, counted from 0", default=NEEDED)
+    seconds: float = _told("seconds", "the whole round", default=NEEDED)
+    at: float = _told("seconds", "when it ended, since 1970", default=math.nan)
+    notes: Mapping[str, float] = field(
+        default_factory=dict,
+        metadata={"unit": "seconds", "about": "each phase under its own name: train, select, ..."},
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What one round yields: a record and a row of every peer, a record of the whole network, and
+    the seconds that each phase took."""
+
+    round: int
+    peers: Mapping[PeerId, PeerRecord]
+    rows: Mapping[PeerId, Row]
+    network: RoundRecord
+    seconds: Mapping[str, float]
+
+
+def table_of(record: type[Record]) -> str:
+    """The fields of a record with units, its own ones first, as a table in Markdown."""
+    fields = {f.name: f.metadata for f in dataclasses.fields(record)}
+    order = [name for cls in record.__mro__ for name in vars(cls).get("__annotations__", {})]
+    rows = [
+        f"| `{name}` | {fields[name]['unit']} | {fields[name]['about']} |"
+        for name in dict.fromkeys(order)
+        if name in fields
+    ]
+    return "\n".join(["| field | unit | what it says |", "|---|---|---|", *rows])

@@ -1,0 +1,50 @@
+"""Cards: a sketch is computed every round, or once where its proxy does not change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from amity.core import Card, PeerId
+from amity.peer.proxy import CardSpec
+
+
+class Sketches:
+    """What goes onto the cards of some peers."""
+
+    def __init__(self, spec: CardSpec | None) -> None:
+        self._spec = spec
+        self._kept: dict[PeerId, torch.Tensor] = {}
+
+    @property
+    def lasting(self) -> bool:
+        """Whether a sketch never changes: it is computed and paid for once."""
+        return self._spec is not None and self._spec.lasting
+
+    @property
+    def wanted(self) -> CardSpec | None:
+        """What this round's training has to sketch; None: nothing, or all is known."""
+        return None if self._kept else self._spec
+
+    def forget(self) -> None:
+        """Before another life: what lasted is computed again."""
+        self._kept.clear()
+
+    def card(
+        self,
+        found: np.ndarray[Any, Any] | None,
+        *,
+        peer: PeerId,
+        round: int,
+        examples: int,
+        degree: int,
+    ) -> Card | None:
+        """A peer's card of this round; `found` is what its training has sketched, if anything."""
+        sketch = None if found is None else torch.tensor(found)
+        if self.lasting:
+            if sketch is not None:
+                self._kept.setdefault(peer, sketch)
+            sketch = self._kept[peer]
+        return None if sketch is None else Card(peer, round, examples, degree, sketch)

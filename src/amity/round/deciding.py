@@ -1,0 +1,97 @@
+"""From what a peer knows to its decision, the same in every runtime: what a strategy sees, what it
+may ask, how its decision is taken down, and what is said of it when it goes wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from amity.config import Config
+from amity.core import START, Ask, Card, Decision, Memory, PeerId, View
+from amity.errors import AmityError, StrategyError, brief, place_of
+from amity.facts import Fact, ModelFact
+from amity.rng import rng
+
+
+def view_of(
+    config: Config,
+    *,
+    me: PeerId,
+    round: int,
+    neighbours: tuple[PeerId, ...],
+    examples: int,
+    card: Card | None,
+    memory: Memory,
+) -> View:
+    """What a strategy sees in this round."""
+    return View(
+        me=me,
+        round=round,
+        rounds=config.rounds,
+        neighbours=tuple(sorted(neighbours)),
+        examples=examples,
+        card=card,
+        rng=rng(config.seed, "decide", round, me),
+        common_rng=rng(config.seed, "common", round),
+        memory=memory,
+    )
+
+
+@contextmanager
+def blaming(config: Config, view: View) -> Iterator[None]:
+    """A strategy may be anybody's code: whatever it does wrong is said of it, its peer and its
+    round."""
+    try:
+        yield
+    except AmityError:
+        raise
+    except (Exception, SystemExit) as error:
+        where = f"strategy {config.label}, {view.me}, round {view.round}"
+        raise StrategyError(f"{where}: {brief(error)}{place_of(error)}") from error
+
+
+def check_ask(ask: Any, *, reference: bool) -> Fact:
+    """The fact that is asked for, if it may be; `reference`: by a strategy that only a simulator
+    can run."""
+    if not (isinstance(ask, Ask) and isinstance(ask.fact, Fact)):
+        raise TypeError(f"a plan must yield Ask(fact, peers), got {ask!r}")
+    name = type(ask.fact).__name__
+    if ask.fact.reference and not reference:
+        raise TypeError(
+            f"{name}() is for references only, which run in the simulator; mix amity.Reference"
+            " into the strategy"
+        )
+    if START in ask.peers and not isinstance(ask.fact, ModelFact):
+        raise TypeError(f"{name}() cannot be asked of START; facts that measure models can")
+    return ask.fact
+
+
+def plain(decision: Decision) -> Decision:
+    """A decision in plain numbers, with a notebook as a checkpoint gives it back: so a run that was
+    resumed goes on with the very same one."""
+    return Decision(
+        row={str(j): float(weight) for j, weight in decision.row.items()},
+        memory=_plain_memory(decision.memory),
+        notes={str(key): float(value) for key, value in decision.notes.items()},
+        scores=decision.scores,
+    )
+
+
+def _plain_memory(memory: Memory) -> Mapping[str, Any]:
+    copy: Mapping[str, Any] = json.loads(json.dumps(memory))
+    if copy != memory and not _same(copy, memory):
+        raise TypeError(
+            "memory must be plain JSON data: dicts with text keys, lists, numbers, text"
+        )
+    return copy
+
+
+def _same(copy: Any, value: Any) -> bool:
+    """Whether two notebooks are equal, where NaN equals NaN."""
+    if isinstance(copy, dict) and isinstance(value, Mapping):
+        return copy.keys() == value.keys() and all(_same(copy[key], value[key]) for key in copy)
+    if isinstance(copy, list) and isinstance(value, list):
+        return len(copy) == len(value) and all(map(_same, copy, value))
+    return bool(copy == value or (copy != copy and value != value))

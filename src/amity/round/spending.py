@@ -1,0 +1,46 @@
+"""What privacy has cost a peer, and what it may still spend: counted alike in every runtime."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from amity.config import Config
+from amity.peer.privacy import Account, account_of
+
+
+class Spent(TypedDict, total=False):
+    """Fields of a `PeerRecord`; none where nothing is private."""
+
+    private_steps: int
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One peer's account; None where nothing is private."""
+
+    account: Account | None = None
+
+    @classmethod
+    def of(cls, config: Config, examples: int) -> Budget:
+        """For a peer with so many training examples."""
+        return cls(account_of(config.privacy.instance, examples, config.train.batch))
+
+    @property
+    def rate(self) -> float:
+        """The chance of an example to be in a private step."""
+        return 1.0 if self.account is None else self.account.rate
+
+    def allowed(self, steps: int) -> int | None:
+        """Private steps that there is still room for after so many; None: any number."""
+        limit = None if self.account is None else self.account.limit
+        return None if limit is None else max(0, limit - steps)
+
+    def spent(self, steps: int) -> Spent:
+        """For the record; no ε where nothing was noised (it would be infinite)."""
+        if self.account is None:
+            return {}
+        noised = bool(self.account.mechanism.sigma)
+        epsilon: Spent = {"epsilon": self.account.epsilon(steps)} if noised else {}
+        return {"private_steps": steps, **epsilon}

@@ -1,0 +1,34 @@
+"""The gain over training alone, peer by peer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from matplotlib.figure import Figure
+
+from amity.show import figures
+from amity.show.panels.base import Picture, panels
+from amity.show.story import Story
+from amity.show.summary import gains
+
+
+@panels.register("gains")
+@dataclass(frozen=True)
+class Gains(Picture):
+    """The gain over training alone, peer by peer."""
+
+    order: ClassVar[int] = 20
+    title: ClassVar[str] = "Who gains, who is harmed"
+
+    def note(self, story: Story) -> str:
+        return (
+            "Each dot is a peer of a seed: its accuracy in the last round minus that of the same"
+            " peer training alone."
+        )
+
+    def figure(self, story: Story) -> Figure | None:
+        others = {label: runs for label, runs in story.runs.items() if runs is not story.alone}
+        paired = {label: gains(runs, story.alone) for label, runs in others.items()}
+        found = {label: values for label, values in paired.items() if values}
+        return figures.gain_by_peer(found) if found else None

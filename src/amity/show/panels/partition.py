@@ -1,0 +1,29 @@
+"""Which classes each peer holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from matplotlib.figure import Figure
+
+from amity.show import figures
+from amity.show.panels.base import Picture, panels
+from amity.show.story import Story
+
+
+@panels.register("partition")
+@dataclass(frozen=True)
+class Partition(Picture):
+    """Which classes each peer holds."""
+
+    order: ClassVar[int] = 60
+    title: ClassVar[str] = "The partition"
+
+    def note(self, story: Story) -> str:
+        return f"Which classes each peer holds (seed {story.config.seed})."
+
+    def figure(self, story: Story) -> Figure | None:
+        if story.config.data.absent:  # it was passed as an object to another process
+            return None
+        return figures.partition_bubbles(story.labels, story.names, story.overlap)

@@ -1,0 +1,130 @@
+"""What the engine knows of each peer within a round: never its vectors, only what was said of
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from amity.core import Answers, Card, Memory, PeerId, Share
+from amity.facts import Fact, Labels, Ledger, Losses, ModelFact, Offer
+from amity.geometry import units
+from amity.peer.attacks import Attack
+from amity.round.spending import Budget
+
+ELSEWHERE = Share(torch.empty(0))
+"""Stands for a published model: a desk sees who has it, never its vector."""
+
+
+@dataclass
+class Seat:
+    """What the engine knows of one peer within a round: never its vectors, only what has been said
+    of them."""
+
+    name: PeerId
+    examples: int
+    labels: tuple[float, ...]
+    memory: Memory = field(default_factory=dict)
+    round: int = 0
+    degree: int = 0
+    card: Card | None = None
+    ledger: Ledger = field(default_factory=Ledger)
+    train_loss: float = float("nan")
+    share_bytes: int = 0
+    start_bytes: int = 0
+    losses: Losses | None = None
+    """Its own, before and after training, once somebody has asked."""
+    known: dict[tuple[ModelFact, PeerId], Any] = field(default_factory=dict)
+    """What I have measured of others' models: nothing is computed twice in a round."""
+    offers: dict[type[Fact], Offer] = field(default_factory=dict)
+    attack: Attack | None = None
+    """How I tamper with what I show, if I do."""
+    last: torch.Tensor | None = None
+    """The sketch of my card of the last round."""
+    budget: Budget = field(default_factory=Budget)
+    private: int = 0
+    """Private steps or uploads since the run began."""
+    raw: set[str] = field(default_factory=set)
+    """Facts of this round that looked at raw data past any privacy."""
+
+    def begin(self, round: int, degree: int) -> None:
+        """A new round: nothing of the last one's answers is kept."""
+        self.last = self.card.sketch if self.card is not None else None
+        self.round, self.degree, self.card, self.losses = round, degree, None, None
+        self.ledger, self.known, self.offers, self.raw = Ledger(), {}, {}, set()
+
+    def offer_to(self, fact: Fact, asker: Seat) -> Offer:
+        """What a fact moves from me to this asker, who may be lied to."""
+        offer = self.offer(fact)
+        return offer if self.attack is None or asker is self else self.tampered(offer, asker)
+
+    def tampered(self, offer: Offer, asker: Seat) -> Offer:
+        """An offer as an attacker shows it."""
+        if self.attack is None:
+            return offer
+        if offer.losses is not None:
+            offer = offer._replace(losses=self.attack.losses(offer.losses))
+        if offer.card is not None:
+            known = (
+                asker.last
+                if asker.last is not None and asker.last.shape == offer.card.sketch.shape
+                else None
+            )
+            offer = offer._replace(
+                card=replace(offer.card, sketch=self.attack.sketch(offer.card.sketch, known))
+            )
+        return offer
+
+    def offer(self, fact: Fact) -> Offer:
+        """What a fact moves from me: the same for everyone."""
+        kind = type(fact)
+        if kind not in self.offers or (self.losses is not None and "reply" in fact.moves):
+            self.offers[kind] = Offer(
+                self.examples,
+                self.card if "card" in fact.moves else None,
+                ELSEWHERE if "model" in fact.moves else None,
+                self.losses if "reply" in fact.moves else None,
+                self.labels if isinstance(fact, Labels) else (),
+            )
+        return self.offers[kind]
+
+    def measured(self, fact: ModelFact, peers: Sequence[PeerId]) -> Answers:
+        return {j: self.known[fact, j] for j in peers}
+
+    def learn(self, fact: ModelFact, others: Sequence[PeerId], values: Sequence[Any]) -> None:
+        """Remember what was measured of others' models, for the rest of the round."""
+        self.known |= {(fact, j): value for j, value in zip(others, values, strict=True)}
+
+    @property
+    def allowed(self) -> int | None:
+        """Private steps that the budget still has room for."""
+        return self.budget.allowed(self.private)
+
+    def pay(self, forward: int, backward: int) -> None:
+        self.ledger.forward += forward
+        self.ledger.backward += backward
+
+
+class Gallery:
+    """All cards of a round: the cosines of any two, from one product where most pairs are asked
+    for.
+
+    Products are taken in double precision and rounded once, so that a cosine has the same bits
+    however many are computed together.
+    """
+
+    def __init__(self, seats: Mapping[PeerId, Seat], pairs: int) -> None:
+        names = [name for name in sorted(seats) if seats[name].card is not None]
+        self._row = {name: i for i, name in enumerate(names)}
+        cards = [card.sketch for name in names if (card := seats[name].card) is not None]
+        self._unit = units(torch.stack(cards)) if cards else torch.empty(0, 0)
+        self._all = self._unit @ self._unit.T if 4 * pairs >= len(names) ** 2 else None
+
+    def cosines(self, me: PeerId, others: list[PeerId]) -> dict[PeerId, float]:
+        at = torch.tensor([self._row[j] for j in others], dtype=torch.long)
+        mine = self._row[me]
+        row = self._unit[at] @ self._unit[mine] if self._all is None else self._all[mine, at]
+        return dict(zip(others, row.float().clamp(-1, 1).tolist(), strict=True))
