@@ -358,16 +358,15 @@ def test_a_killed_table_goes_on_where_it_was(call: Call) -> None:
     calm = reproduce("tau", "smoke", out="calm", **part, rounds=8)
     ours, theirs = os.pipe()
 
-    class Die:
+    class Killer:
         def take(self, event: Event) -> None:
             if isinstance(event, RunDone):
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        def close(self) -> None:
-            """Never reached."""
+        def close(self) -> None: ...
 
     def make() -> None:
-        reproduce("tau", "smoke", out="r", jobs=2, sinks=Die(), **part, rounds=8)
+        reproduce("tau", "smoke", out="r", jobs=2, sinks=Killer(), **part, rounds=8)
 
     child = multiprocessing.get_context("fork").Process(target=make)
     child.start()

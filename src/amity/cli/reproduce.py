@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 ALL = "all"
 LISTS = ("seeds", "rows", "columns", "panels")
 OWN = (*LISTS, "out", "jobs", "sinks")
-UNSEEN = ("out", "jobs", "sinks")
-"""Own keys that a table does not depend on."""
 EVERYONES = ("seeds", "out")
 """The own keys that every experiment takes."""
+UNSEEN = ("out", "jobs", "sinks")
+"""Own keys that a table does not depend on."""
 Name = Annotated[str, typer.Argument(help=f"{', '.join(NAMES)} or {ALL}.")]
 PresetOption = Annotated[str, typer.Option("--preset", help="Sizes: smoke, cpu, paper.")]
 Done = Annotated[
@@ -40,7 +40,7 @@ def reproduce(
     name: Name, words: Words = None, preset: PresetOption = "cpu", done: Done = False
 ) -> None:
     """A table or figure of the paper beside ours, with a verdict per claim. Own keys: seeds=0,1,2
-    out=DIR jobs=N rows=A,B columns=WORD panels=WORD; all others are config keys.
+    out=DIR jobs=N rows=A,B columns=WORD panels=WORD sinks=A,B; all others are config keys.
 
     Presets: smoke (seconds, on built-in data), cpu (two cores), paper (as printed, for a GPU or a
     cluster). Finished cells are kept: the same command goes on where it was, and tables share
@@ -50,22 +50,24 @@ def reproduce(
 
     file, values, mine = split_words(words or [], *OWN)
     chosen = _chosen(name, preset, mine)
-    scope, jobs = _scope(name, preset, file, values, mine), count(mine, "jobs")
-    sinks = sinks_of(mine, file)
+    scope = _scope(name, preset, file, values, mine)
+    jobs, sinks = count(mine, "jobs"), sinks_of(mine, file)
     pages: list[Path] = []
     failed = False
     for one, experiment in chosen.items():
         asked = replace(scope, name=one, command=_command(one, preset, words or []))
         try:
-            page, errors = _make(experiment, asked, jobs, done, sinks)
+            todo = experiment.prepare(asked)
+            title = f"{experiment.title}: {len(todo.cells)} runs at {preset}"
+            findings = todo.so_far() if done else _run(todo, title, jobs, sinks)
+            pages.append(_finish(todo, findings))
         except Failure as error:
             if name != ALL:
                 raise
             complain(str(error))
             failed |= not done  # with --done, what is not there yet has not failed
         else:
-            pages.append(page)
-            failed |= bool(errors)
+            failed |= bool(findings.errors)
     _list(pages)
     if failed:
         raise SystemExit(1)
@@ -120,33 +122,14 @@ def _command(name: str, preset: str, words: Sequence[str]) -> str:
 # -- making it -------------------------------------------------------------------------------------
 
 
-def _make(
-    experiment: Experiment, scope: Scope, jobs: int, done: bool, sinks: list[str]
-) -> tuple[Path, Mapping[str, str]]:
-    """Run, show and save one experiment; returns its page, and what failed."""
-    todo = experiment.prepare(scope)
-    if done:
-        findings = todo.so_far()
-    elif todo.cells:
-        title = f"{experiment.title}: {len(todo.cells)} runs at {scope.preset}"
-        findings = _run(todo, title, jobs, sinks)
-    else:
-        findings = todo.run(jobs, say=say)
-    _show(findings)
-    with status("drawing the report"):
-        page = findings.save(todo.path)
-    say(f"report: {page}")
-    for what, error in findings.errors.items():
-        complain(f"{what} failed: {error}")
-    return page, findings.errors
-
-
 def _run(todo: Todo, title: str, jobs: int, sinks: list[str]) -> Findings:
     """Say how much there is to do, do it, and say how long it took."""
     from amity.lab.estimate import estimate
     from amity.processes import cores
     from amity.round.build import load_data
 
+    if not todo.cells:
+        return todo.run(jobs, sinks, say)
     left = [cell for cell in todo.cells if cell.path not in todo.done]
     with status("reading the data"):
         for cell in todo.cells:
@@ -155,10 +138,21 @@ def _run(todo: Todo, title: str, jobs: int, sinks: list[str]) -> Findings:
         guess = f"; {estimate([cell.config for cell in left], at_once)}" if left else ""
     say(f"{title}, {len(todo.cells) - len(left)} of them done already{guess}")
     began = time.monotonic()
-    findings = todo.run(jobs, sinks)
+    findings = todo.run(jobs, sinks, say)
     if left:
         say(f"{len(left)} runs in {duration(time.monotonic() - began)}")
     return findings
+
+
+def _finish(todo: Todo, findings: Findings) -> Path:
+    """Show and save what was found; returns the page."""
+    _show(findings)
+    with status("drawing the report"):
+        page = findings.save(todo.path)
+    say(f"report: {page}")
+    for what, error in findings.errors.items():
+        complain(f"{what} failed: {error}")
+    return page
 
 
 # -- showing it ------------------------------------------------------------------------------------

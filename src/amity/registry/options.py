@@ -32,6 +32,12 @@ def checked(where: str, cls: type[T], values: Mapping[str, Any]) -> T:
         raise ConfigError(f"{where}: cannot be set up ({brief(error)})") from error
 
 
+@cache
+def _adapter(cls: type) -> TypeAdapter[Any]:
+    """What checks a class: made once, for that takes longer than all of its checks."""
+    return TypeAdapter(cls)
+
+
 def fields_of(instance: Any) -> dict[str, Any]:
     """The options of an instance, as they were given or left."""
     return {f.name: getattr(instance, f.name) for f in dataclasses.fields(instance) if f.init}

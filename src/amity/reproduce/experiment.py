@@ -85,7 +85,7 @@ class Todo(Protocol):
 
     @property
     def cells(self) -> Sequence[Cell]:
-        """Its runs, each labelled as its bar of progress; none if it has its own way of running."""
+        """Its runs; none if it has its own way of running."""
 
     @property
     def done(self) -> frozenset[Path]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,9 +58,9 @@ class RunsTodo:
     @property
     def cells(self) -> list[Cell]:
         """Every run once, also where the table shows it twice; without those whose folders are
-        damaged. Each is counted under its row."""
-        usable = [(key, cell) for key, cell in self.keyed if cell.path not in self.damaged]
-        return list({cell.path: replace(cell, row=row) for (_, row, _), cell in usable}.values())
+        damaged."""
+        usable = [cell for _, cell in self.keyed if cell.path not in self.damaged]
+        return list({cell.path: cell for cell in usable}.values())
 
     def run(self, jobs: int = 0, sinks: Wanted = None, say: Say | None = None) -> RunTable:
         """Run what is missing and gather the table. A cell that fails does not take the others
@@ -182,7 +182,8 @@ def cells_of(
         for key in design.cell_keys():
             config = design.config(key, seed, given)
             label = " | ".join(part for part in key if part)
-            out.append((key, Cell(label, seed, config, root / "cells" / cell_name(config))))
+            path = root / "cells" / cell_name(config)
+            out.append((key, Cell(label, seed, config, path, row=key[1])))
     return out
 
 
