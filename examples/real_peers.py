@@ -15,9 +15,9 @@ import torch
 import amity
 from amity.lab.result import Result
 from amity.lab.run import as_config
-from amity.lab.store import commits
 from amity.net.ops.collect import merge
 from amity.net.ops.swarm import Swarm
+from amity.store import commits
 
 
 def models(path):

@@ -20,7 +20,6 @@ import pytest
 from amity.files import write_atomically
 from amity.lab.result import Result
 from amity.lab.run import run
-from amity.lab.store import read_lines
 from amity.net.node import Node
 from amity.net.ops.collect import merge
 from amity.net.ops.swarm import Swarm
@@ -28,6 +27,7 @@ from amity.net.options import Net
 from amity.net.setup import read_setup
 from amity.net.trust.identity import Identity, expires
 from amity.net.trust.roster import Member
+from amity.store import read_lines
 from tests.conftest import resolve
 from tests.namespaces import Lab, why_not
 
@@ -364,7 +364,7 @@ def test_an_error_in_one_peer_stays_in_that_peer(tmp_path: Path) -> None:
     test."""
     bad = tmp_path / "bad.py"
     bad.write_text(
-        "from dataclasses import dataclass\nfrom amity import Decision\nfrom amity.strategies.base"
+        "from dataclasses import dataclass\nfrom amity import Decision\nfrom amity.choosing"
         " import Cardless\n\n\n@dataclass(frozen=True)\nclass Bad(Cardless):\n    def decide(self,"
         " view, row):\n        if view.round == 2:\n            raise ZeroDivisionError('on"
         " purpose')\n        return Decision({view.me: 1.0})\n        yield\n"

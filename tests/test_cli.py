@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from amity.lab.store import RunDir
 from amity.learn.models import models
 from amity.methods import methods
+from amity.store import RunDir
 from amity.strategies import strategies
 from tests.conftest import Call
 

@@ -105,7 +105,7 @@ def test_a_strategy_that_fails_does_not_take_the_others_down(repository: Path) -
     Path("bad.py").write_text(
         "from dataclasses import dataclass\n"
         "import amity\n"
-        "from amity.strategies.base import Cardless\n"
+        "from amity.choosing import Cardless\n"
         "@dataclass(frozen=True)\n"
         "class Half(Cardless):\n"
         "    def decide(self, view, row):\n"
@@ -211,7 +211,7 @@ def test_specs_are_read(spec: str, label: str, options: dict[str, object]) -> No
 def test_strategies_must_be_a_list_of_names_or_instances() -> None:
     with pytest.raises(ConfigError, match="expected a list"):
         amity.compare("gossip", [0], tiny(), "c")
-    with pytest.raises(ConfigError, match="expected names or instances"):
+    with pytest.raises(ConfigError, match="expected names, frozen dataclasses or instances"):
         amity.compare([3], [0], tiny(), "c")  # type: ignore[list-item]
 
 

@@ -1,12 +1,24 @@
 from __future__ import annotations
 
+import ast
+import importlib
+import subprocess
+import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from amity.choosing import Cardless
 from amity.config import load, parse, scalar
+from amity.core import Decision, Plan, Row, View
 from amity.errors import ConfigError
+from amity.methods import methods
+from amity.peer.proxy import PROXIES
+from amity.registry import Registry
+from amity.stages import stages
+from amity.strategies import strategies
 from amity.strategies.afind import Afind
 from amity.strategies.gossip import Gossip
 
@@ -44,7 +56,7 @@ def test_what_suits_the_dataset_fills_gaps_and_is_overridden_by_file_and_words()
 def test_naming_another_entry_drops_the_options_of_the_old_one() -> None:
     Path("c.toml").write_text('[strategy]\nname = "afind+"\ntau = 0.9\n')
     assert isinstance(load("c.toml", ["strategy=gossip"]).strategy.instance, Gossip)
-    assert load("c.toml", ["strategy=afind+"]).strategy.instance.tau == 0.9  # type: ignore[attr-defined]
+    assert load("c.toml", ["strategy=afind+"]).strategy.options["tau"] == 0.9
 
 
 @pytest.mark.parametrize(
@@ -151,6 +163,11 @@ def test_replace_changes_presets_cleanly() -> None:
             "afind+: proxy=feature_mean_centered needs the cards",
         ),
         (
+            "strategy.proxy=grat",
+            "afind+: proxy should be 'grad', 'grad_asker', 'grad_ref', 'delta', 'feature_mean',",
+        ),
+        ("stages=simgate:proxy=grat", "simgate: proxy should be 'grad', 'grad_asker', 'grad_ref',"),
+        (
             "strategy=amity.core:Ask2",
             "strategy 'amity.core:Ask2': amity.core has no dataclass 'Ask2'",
         ),
@@ -162,6 +179,91 @@ def test_every_mistake_gets_one_line_with_the_remedy(words: str, message: str) -
         load(None, words.split())
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_every_proxy_of_the_table_can_be_named(name: str) -> None:
+    strategy = load(None, [f"strategy.proxy={name}"]).strategy.instance
+    assert isinstance(strategy, Afind)
+    assert strategy.card.kind is PROXIES[name]
+    assert strategy.card.lasting == (name == "grad_ref")
+
+
+@dataclass(frozen=True)
+class Careful(Cardless):
+    """Measures on examples that nobody trains on."""
+
+    held_out: ClassVar[float] = 0.25
+
+    def decide(self, view: View, row: Row) -> Plan:
+        yield from ()
+        return Decision({view.me: 1.0})
+
+
+def test_who_wants_examples_held_out_says_so_itself() -> None:
+    assert load(None, {"strategy": Careful}).partition.instance.validation == 0.25
+    assert load(None, {"stages": [Careful]}).partition.instance.validation == 0.25
+    assert load(None, ["stages=fomo"]).partition.instance.validation == 0.1
+    said = load(None, {"strategy": Careful, "partition.validation": 0.5})
+    assert said.partition.instance.validation == 0.5
+    assert load(None, []).partition.instance.validation == 0.0
+
+
+def test_no_strategy_stage_method_or_proxy_is_known_by_name(repository: Path) -> None:
+    names = {entry.name for kind in (strategies, stages, methods) for entry in kind} | {*PROXIES}
+    folder = repository / "src" / "amity"
+    files = [*(folder / "config").glob("*.py"), folder / "lab" / "estimate.py"]
+    known = {
+        (file.name, str(node.value))
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and node.value in names
+    }
+    assert known == {("sections.py", name) for name in ("afind+", "finetune", "local")}, (
+        "only what a section is where nothing is said"
+    )
+
+
+def test_a_home_may_be_a_module_or_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = (
+        "from dataclasses import dataclass\n"
+        "from {where} import kinds\n"
+        '@kinds.register("{name}")\n'
+        "@dataclass(frozen=True)\n"
+        "class {name}:\n    pass\n"
+    )
+    registry = "from amity.registry import Registry\nkinds = Registry('kind', home='{home}')\n"
+    (tmp_path / "kinds_of_module.py").write_text(registry.format(home="lone_home"))
+    (tmp_path / "lone_home.py").write_text(own.format(where="kinds_of_module", name="alone"))
+    (tmp_path / "kinds_of_package.py").write_text(registry.format(home="wide_home"))
+    (tmp_path / "wide_home").mkdir()
+    (tmp_path / "wide_home" / "__init__.py").write_text("")
+    for name in ("one", "two"):
+        text = own.format(where="kinds_of_package", name=name)
+        (tmp_path / "wide_home" / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    for module, found in (("kinds_of_module", ["alone"]), ("kinds_of_package", ["one", "two"])):
+        kinds = importlib.import_module(module).kinds
+        assert [entry.name for entry in kinds] == found
+
+
+def test_the_engines_are_known_without_torch() -> None:
+    code = (
+        "import sys; from amity.config import SECTIONS;"
+        "print(*(e.name for e in SECTIONS['engine'].registry), 'torch' in sys.modules)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["local", "ray", "False"]
+
+
+def test_a_name_that_is_taken_is_refused() -> None:
+    kinds: Registry[Any] = Registry("kind")
+    kinds.register("mine")(Careful)
+    assert kinds.register("mine")(Careful) is Careful, "a cell that is run again is no mistake"
+    with pytest.raises(ConfigError, match=r"kind 'mine': is the name of .*Careful already"):
+        kinds.register("mine")(Gossip)
 
 
 def test_files_that_are_absent_or_no_toml_are_refused() -> None:

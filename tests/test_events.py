@@ -32,11 +32,11 @@ from amity.events import (
     RunStarted,
     Sink,
 )
-from amity.lab.store import read_lines
 from amity.net.ops.swarm import Swarm
 from amity.net.options import Net
 from amity.sinks.jsonl import JsonLines
 from amity.sinks.stream import Stream
+from amity.store import read_lines
 from tests.conftest import Call, tiny
 
 FAILING = """
@@ -414,30 +414,6 @@ def test_a_table_of_the_paper_counts_its_cells_by_row(call: Call) -> None:
     }
     assert {cell["group"] for cell in planned} == {"t/toy-smoke"}
     assert "rounds done" in out
-
-
-LIGHT = """
-import sys
-sys.argv = ["amity", *{words}]
-try:
-    import amity
-    if {words}:
-        from amity.cli import main
-        main()
-except SystemExit:
-    pass
-heavy = {{"torch", "matplotlib", "sklearn", "scipy", "pandas", "networkx"}}
-sys.stderr.write(" ".join(sorted(heavy & set(sys.modules))))
-"""
-
-
-@pytest.mark.parametrize("words", [[], ["--help"], ["list"], ["compare", "--help"], ["--version"]])
-def test_nothing_heavy_is_imported_before_it_is_needed(words: list[str]) -> None:
-    script = LIGHT.format(words=words)
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stderr == ""
 
 
 # -- real peers ------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ import torch
 
 from amity.errors import NetworkError
 from amity.lab.run import run
-from amity.lab.store import commits, read_lines
 from amity.net.link.zenoh import AskFailed, Handlers, Link
 from amity.net.moment import Moment, frozen
 from amity.net.node import Node
@@ -27,6 +26,7 @@ from amity.net.setup import read_setup
 from amity.net.trust.identity import Identity
 from amity.net.trust.roster import Roster
 from amity.net.wire import encode_sketch
+from amity.store import commits, read_lines
 from tests.conftest import tiny
 from tests.hub import Hub, Touch
 from tests.test_parity import CALM, models, rows

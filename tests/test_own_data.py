@@ -12,7 +12,8 @@ from PIL import Image
 
 import amity
 from amity.config import load
-from amity.data.own import Columns, adapt, dataset_of
+from amity.data.columns import Columns, dataset_of
+from amity.data.objects import adapt
 from amity.errors import DataError
 
 SMALL: dict[str, Any] = {

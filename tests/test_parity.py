@@ -12,10 +12,10 @@ import torch
 
 from amity.lab.result import Result
 from amity.lab.run import run
-from amity.lab.store import commits
 from amity.net.ops.collect import merge
 from amity.net.ops.swarm import Swarm
 from amity.net.options import Net
+from amity.store import commits
 from tests.conftest import EVERY_METHOD, EVERY_STRATEGY, spec_id, tiny
 
 REFERENCES = ("fedavg", "oracle")

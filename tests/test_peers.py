@@ -20,11 +20,11 @@ import numpy as np
 import pytest
 import tomli_w
 
-from amity.lab.store import read_lines
 from amity.net.ops.swarm import free_ports
 from amity.net.options import Net
 from amity.net.setup import read_setup
 from amity.net.trust.roster import Member, Roster
+from amity.store import read_lines
 from tests.conftest import Call
 from tests.test_parity import swarm_of
 

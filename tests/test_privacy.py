@@ -24,7 +24,6 @@ from amity.data.samples import Samples
 from amity.errors import ConfigError
 from amity.lab.comparison import read_comparison
 from amity.lab.reports import write_report
-from amity.lab.store import dump
 from amity.learn.clipping import by_functions, by_layers
 from amity.learn.layout import layout_of
 from amity.learn.learner import DpSgd, Learner, Recipe
@@ -40,6 +39,7 @@ from amity.peer.privacy import (
     statement,
     uncovered,
 )
+from amity.store import dump
 from tests.conftest import EVERY_METHOD, simulate, tiny
 from tests.test_every_strategy import check
 from tests.test_learn import samples

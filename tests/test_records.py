@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from amity.facts import Ledger
 from amity.lab.run import run
-from amity.lab.store import plain, read_records
 from amity.records import (
     Books,
     EdgeRecord,
@@ -23,6 +22,7 @@ from amity.records import (
     TimingRecord,
     table_of,
 )
+from amity.store import plain, read_records
 from tests.conftest import tiny
 
 KINDS = {

@@ -25,7 +25,6 @@ from amity.data.fashionmnist import FASHION
 from amity.data.published import find
 from amity.errors import ConfigError, DataError
 from amity.lab.result import Result
-from amity.lab.store import finished, read_config
 from amity.reproduce import EXPERIMENTS, PRESETS, Table, experiment, reproduce
 from amity.reproduce.differences import Difference, paired
 from amity.reproduce.labels import SIGMAS, judge, measure_labels, predict
@@ -45,6 +44,7 @@ from amity.reproduce.verdicts import (
     bound,
     weigh,
 )
+from amity.store import finished, read_config
 from tests.conftest import Call
 
 SMALL: dict[str, Any] = {
@@ -145,7 +145,7 @@ def test_rows_of_ones_own_stand_beside_those_of_the_table(call: Call, repository
 OWN = """from dataclasses import dataclass
 from amity import Ask, Decision, spread
 from amity.facts import Pull
-from amity.strategies.base import Cardless
+from amity.choosing import Cardless
 
 @dataclass(frozen=True)
 class {name}(Cardless):

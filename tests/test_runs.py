@@ -20,8 +20,9 @@ import amity
 from amity.config import Config
 from amity.errors import ConfigError, Failure, RunDirError, StorageError
 from amity.lab.run import restored
-from amity.lab.store import LINES, RunDir, config_digest, read_lines
 from amity.simulate.engine import Simulation
+from amity.store import RunDir, read_lines
+from amity.store.reading import LINES, config_digest
 from tests.conftest import simulate, tiny
 
 FILES = [*LINES, "config.toml"]
@@ -247,7 +248,7 @@ from dataclasses import dataclass
 import sys
 import amity
 from amity.facts import Pull
-from amity.strategies.base import Cardless
+from amity.choosing import Cardless
 
 @dataclass(frozen=True)
 class Mine(Cardless):

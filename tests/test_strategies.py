@@ -470,8 +470,8 @@ def test_probing_everyone_and_visiting_some_sends_my_model_only_once() -> None:
 def test_start_is_a_model_that_may_stand_in_a_row() -> None:
     from dataclasses import dataclass
 
+    from amity.choosing import Cardless
     from amity.core import Plan, Row
-    from amity.strategies.base import Cardless
 
     @dataclass(frozen=True)
     class Stubborn(Cardless):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from amity._version import __version__
 
 if TYPE_CHECKING:
+    from amity.choosing import Cardless
     from amity.config import Config, load
     from amity.core import (
         START,
@@ -77,7 +78,6 @@ if TYPE_CHECKING:
     from amity.records import PeerRecord, Report, RoundRecord
     from amity.stages import stages
     from amity.strategies import strategies
-    from amity.strategies.base import Cardless
 
 RUNNING = {
     "amity.lab.run": ("run", "resume"),
@@ -99,7 +99,7 @@ STRATEGY_KIT = {
         *("Distance", "Distances", "Fact", "Labels", "Loss", "ModelFact", "Probe", "Pull"),
         *("Reported", "Similarity", "Visit"),
     ),
-    "amity.strategies.base": ("Cardless",),
+    "amity.choosing": ("Cardless",),
     "amity.peer.proxy": ("CardSpec",),
     "amity.strategies": ("strategies",),
     "amity.stages": ("stages",),

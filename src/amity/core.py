@@ -124,7 +124,11 @@ Plan = Generator[Ask, Answers, Decision]
 
 
 class Strategy(Protocol):
-    """Decides one row a round. A frozen dataclass: its fields are its hyper-parameters."""
+    """Decides one row a round. A frozen dataclass: its fields are its hyper-parameters.
+
+    One that measures on examples which nobody trains on says how large a share of them it wants,
+    by a class variable: `held_out: ClassVar[float] = 0.1`.
+    """
 
     @property
     def card(self) -> CardSpec | None:

@@ -7,7 +7,8 @@
     │   ├── TopologyError   a graph or an availability trace
     │   ├── IdentityError   a key, a certificate or a roster
     │   └── RunDirError     a run directory that is missing, foreign or not finished
-    └── Failure             the request was right, carrying it out failed: exit 1, what was done is kept
+    └── Failure             the request was right, carrying it out failed: exit 1, and what was
+        │                   done is kept
         ├── StrategyError   a strategy raised, or broke the rules of its plan
         ├── RowError        a strategy returned a row that breaks the rules
         ├── StorageError    a file could not be written or read back

@@ -8,13 +8,15 @@ data past any noise on the training (`raw`).
 |---|---|---|---|
 | `Pull()` | examples of j; its model may now stand in my row | model | - |
 | `Similarity()` | cos(φ_i, φ_j) of the cards | card | me |
-| `Loss()` | F_i(ŵ_j): loss of j's model on my data (training or validation examples) | model | me: a forward pass |
+| `Loss()` | F_i(ŵ_j): loss of j's model on my data, training or validation | model | me: a pass |
 | `Distance()` | ‖ŵ_j − w_i‖ from my model after (or before) this round's training | model | me |
 | `Distances()` | ‖ŵ_j − ŵ_k‖ for all pairs of those asked | model | me |
-| `Reported()` | j's own losses before and after training | reply | j: two forward passes a round, shared by all |
-| `Probe()` | φ_j and F_j at my model | my model there, card and reply back | j: one pass |
-| `Visit()` | as Probe, then j trains a scratch copy of my model | my model there, all back | j: local training |
+| `Reported()` | j's own losses before and after training | reply | j: two passes a round |
+| `Probe()` | φ_j and F_j at my model | my model there, card and reply back | j: a pass |
+| `Visit()` | as Probe, then j trains a copy of my model | my model there, all back | j: training |
 | `Labels()` | j's label distribution: a reference, simulator only | - | - |
+
+The passes of `Loss` and `Reported` go forward only; those of `Reported` are shared by all askers.
 """
 
 from __future__ import annotations

@@ -22,13 +22,13 @@ import numpy as np
 from amity.bench.measure import Say
 from amity.config import Config, resolve
 from amity.errors import Failure, brief
-from amity.lab.store import read_lines
 from amity.net.link.zenoh import AskFailed
 from amity.net.moment import Moment, frozen
 from amity.net.node import Node
 from amity.net.ops.swarm import Swarm
 from amity.net.options import Net
 from amity.net.setup import read_setup
+from amity.store import read_lines
 
 PEERS = 4
 PHASES = ("train", "wait", "select", "mix", "store")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from amity.data.own import Columns
+from amity.data.columns import Columns
 from amity.errors import DataError
 
 KINDS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from amity.data.own import Columns
+from amity.data.columns import Columns
 from amity.errors import DataError, unknown
 
 LABELS = ("label", "labels", "fine_label", "target", "y")
@@ -49,7 +49,8 @@ def read_table(path: Path, label: str, peer: str, split: str, drop: Sequence[str
             f"{path}: row {int(frame[label].isna().to_numpy().argmax()) + 1} has no label"
         )
     x = features.to_numpy(dtype=np.float32)
-    return Columns(x, *(frame[name].to_numpy() if name else None for name in (label, peer, split)))  # type: ignore[arg-type]
+    y, *rest = (frame[name].to_numpy() if name else None for name in (label, peer, split))
+    return Columns(x, np.asarray(y), *rest)
 
 
 def _read_frame(path: Path) -> Any:

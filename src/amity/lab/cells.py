@@ -25,9 +25,9 @@ from amity.events import CellId, Event, RunDone, RunFailed, RunStarted, Tell, Te
 from amity.forward import Inbox, Outbox, PipeSink, pipe
 from amity.lab.result import Result
 from amity.lab.run import run_into, teller_of
-from amity.lab.store import RunDir, finished, read_config
 from amity.processes import CAN_FORK, cores, die_with, share_cores
 from amity.round.build import load_data
+from amity.store import RunDir, finished, read_config
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from amity.lab.cells import Cell, run_cells
 from amity.lab.comparison import Comparison
 from amity.lab.result import Result
 from amity.lab.run import Given, as_config, new_dir, sinks_of
-from amity.lab.store import RunDir, refuse_unusable
 from amity.methods import methods
 from amity.peer.privacy import needs_opacus
 from amity.round.build import bad_peers
 from amity.sinks.stream import Stream, Wanted
+from amity.store import RunDir, refuse_unusable
 from amity.strategies import strategies as registry
 from amity.topology import peer_names
 
@@ -41,19 +41,10 @@ DEFAULT_STRATEGIES = (
 
 def parse_spec(spec: str | Strategy) -> tuple[str, dict[str, Any]]:
     """`afind+:paper:tau=0.8/fomo@ditto:lam=1` to its label and the sections that it sets: the
-    strategy with its options, the stages after it, the method; an instance of one's own class
-    stands for itself."""
+    strategy with its options, the stages after it, the method; a class of one's own or an instance
+    of one stands for itself."""
     if not isinstance(spec, str):
-        thing: Any = spec
-        if not dataclasses.is_dataclass(thing) or isinstance(thing, type):
-            raise ConfigError(
-                f"strategies: expected names or instances of a frozen dataclass, got {spec!r}"
-            )
-        fields = [f for f in dataclasses.fields(thing) if f.init]
-        changed = [
-            f"{f.name}={value}" for f in fields if (value := getattr(spec, f.name)) != f.default
-        ]
-        return ":".join([type(spec).__name__, *changed]), {"strategy": spec}
+        return _label(spec), {"strategy": spec}
     text, at, method = spec.partition("@")
     name = strategy_name(text)
     # elsewhere a slash is part of a path
@@ -70,6 +61,21 @@ def parse_spec(spec: str | Strategy) -> tuple[str, dict[str, Any]]:
         else spec.replace(options["name"], options["name"].rpartition(":")[2], 1)
     )
     return label, layer
+
+
+def _label(thing: Any) -> str:
+    """What an object is called in a table: its class, and the options that are not the default."""
+    if not dataclasses.is_dataclass(thing):
+        raise ConfigError(
+            f"strategies: expected names, frozen dataclasses or instances of one, got {thing!r}"
+        )
+    if isinstance(thing, type):
+        return thing.__name__
+    fields = [f for f in dataclasses.fields(thing) if f.init]
+    changed = [
+        f"{f.name}={value}" for f in fields if (value := getattr(thing, f.name)) != f.default
+    ]
+    return ":".join([type(thing).__name__, *changed])
 
 
 def strategy_name(spec: str) -> str:

@@ -14,10 +14,10 @@ from amity.core import Reference
 from amity.errors import RunDirError
 from amity.files import csv_text, write_atomically
 from amity.lab.result import Result
-from amity.lab.store import read_config
 from amity.show.notebook import figure_of, frame, save, short_html
 from amity.show.story import Story
 from amity.show.summary import Line, summarise
+from amity.store import read_config
 from amity.strategies.local import Local
 
 if TYPE_CHECKING:

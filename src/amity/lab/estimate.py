@@ -7,19 +7,25 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+
+import torch
 
 from amity.config import Config
-from amity.core import PeerId
-from amity.data import split
+from amity.core import Card, Context, Fit, Fitted, Method, PeerId, R, Training
+from amity.data import Dataset, split
 from amity.data.samples import PeerData
 from amity.learn.learner import DpSgd, Learner
 from amity.learn.stacked import FitJob, Stack
-from amity.processes import cores
+from amity.peer.proxy import CardSpec, Vectors
 from amity.rng import rng
 from amity.round.build import load_data, make_learner, one_thread, settled, units_of
 from amity.topology import Network, peer_names
-from amity.units import duration as duration
-from amity.units import size as size
+from amity.units import duration, size
+
+__all__ = ["Estimate", "duration", "estimate", "size"]
+
+CardCost = Callable[[CardSpec, int], tuple[float, int]]
 
 
 @dataclass(frozen=True)
@@ -64,42 +70,108 @@ def _epoch(config: Config, learner: Learner, data: Mapping[PeerId, PeerData]) ->
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One peer of a run, tried out: seconds of what it does again and again."""
+
+    learner: Learner
+    theta: torch.Tensor
+    data: PeerData
+    degree: float
+    """Neighbours of a peer, on average."""
+    epoch: float
+    score: float
+    loss: float
+
+    @classmethod
+    def of(cls, config: Config, dataset: Dataset, data: Mapping[PeerId, PeerData]) -> Trial:
+        learner = make_learner(config, dataset.shape, dataset.classes)
+        theta, mine = learner.initial(), data[next(iter(data))]
+        near = Network(config.topology.instance, tuple(data), config.seed).neighbours(0)
+        probe = mine.train.first(config.facts.examples)
+        return cls(
+            learner=learner,
+            theta=theta,
+            data=mine,
+            degree=sum(map(len, near.values())) / len(near),
+            epoch=_epoch(config, learner, data),
+            score=_timed(lambda: learner.score(theta, mine.test)),
+            loss=_timed(lambda: learner.loss(theta, probe)),
+        )
+
+    def card(self, spec: CardSpec, examples: int) -> tuple[float, int]:
+        """Seconds and bytes of a card."""
+        at = Vectors(self.theta, self.theta, self.theta)
+        data = self.data.train.first(examples)
+        numbers = spec.numbers(len(spec.kind.of(at, data, self.learner)))
+        seconds = _timed(lambda: spec.kind.of(at, data, self.learner))
+        return seconds, Card("", 0, 0, 0, torch.empty(numbers)).nbytes
+
+    def epochs(self, config: Config) -> tuple[float, float]:
+        """How many epochs the method asks for, to train and before it is measured: it is gone
+        through with nothing trained."""
+        method: Method = config.method.instance
+        ctx = Context(
+            self.learner,
+            self.data.train,
+            rng(config.seed, "estimate"),
+            config.train.epochs,
+            config.train.epochs_head,
+            0,
+            config.rounds,
+            config.seed,
+            "estimate",
+        )
+        try:
+            state = method.init(self.theta, ctx)
+            train, (state, theta, _) = _asked(method.train(state, self.theta, ctx))
+            return train, _asked(method.model(state, theta, ctx))[0]
+        except Exception:  # anybody's method; if it is wrong, the run itself will say so
+            return config.train.epochs, 1.0
+
+
+def _asked(training: Training[R]) -> tuple[float, R]:
+    """The epochs that a training asks for, and what it returns if every fit leaves theta as it
+    is."""
+    epochs = 0.0
+    try:
+        request = next(training)
+        while True:
+            epochs += request.epochs if isinstance(request, Fit) else 0
+            request = training.send(Fitted(request.theta, 0.0))
+    except StopIteration as stop:
+        return epochs, stop.value
+
+
+def _of_a_peer(config: Config, trial: Trial, card: CardCost) -> tuple[float, float]:
+    """Seconds of one peer in a whole run, and the bytes that it receives."""
+    pulled = config.decider.pulls(round(trial.degree))
+    train, tune = trial.epochs(config)
+    measured = (tune * trial.epoch + 3 * trial.score) / config.eval.every
+    seconds = config.rounds * (train * trial.epoch + measured + pulled * trial.loss)
+    moved = config.rounds * pulled * trial.learner.layout.size * 4
+    spec = config.decider.card
+    if spec is not None:
+        each, nbytes = card(spec, config.facts.examples)
+        seconds += each * (1 if spec.lasting else config.rounds)
+        moved += config.rounds * trial.degree * nbytes
+    return seconds, moved
+
+
 def estimate(configs: Sequence[Config], jobs: int) -> Estimate:
-    """For runs that share data, model and sizes, and differ in strategy and seed."""
+    """For runs that share data, model and sizes, and differ in strategy, method and seed."""
     dataset = load_data(configs[0])
     config = settled(configs[0], dataset)
-    names = peer_names(config.peers)
-    data = split(dataset, config.partition.instance, names, config.seed)
-    peer = data[names[0]]
+    data = split(dataset, config.partition.instance, peer_names(config.peers), config.seed)
     with one_thread():
-        learner = make_learner(config, dataset.shape, dataset.classes)
-        theta = learner.initial()
-        epoch = _epoch(config, learner, data)
-        look = _timed(lambda: learner.score(theta, peer.test))
-        loss = _timed(lambda: learner.loss(theta, peer.train.first(config.facts.examples)))
-    near = Network(config.topology.instance, names, config.seed).neighbours(0)
-    degree = sum(map(len, near.values())) / len(near)
-    epochs = config.train.epochs + (config.train.epochs_head if config.method.name == "head" else 0)
-    epochs += int(config.method.options.get("epochs", 0)) if config.method.name == "ditto" else 0
-    at_once = (
-        max(jobs, min(cores(), len(units_of(config, data))))
-        if config.engine.name == "local"
-        else jobs
-    )
-    seconds = moved = 0.0
-    for one in configs:
-        pulled = one.decider.pulls(round(degree))
-        card = one.decider.card
-        per_peer = (
-            epoch * (epochs + 1 / one.eval.every)
-            + 3 * look / one.eval.every
-            + loss * pulled
-            + (2 * loss if card else 0)
-        )
-        seconds += per_peer * one.peers * one.rounds
-        moved += pulled * one.rounds * learner.layout.size * 4 + (
-            degree * one.rounds * (4 * card.sketch + 16) if card else 0
-        )
-    matrices = 2 * config.peers * learner.layout.size * 4
+        trial = Trial.of(config, dataset, data)
+        card = cache(trial.card)
+        costs = [(one.peers, *_of_a_peer(one, trial, card)) for one in configs]
+    at_once = max(jobs, config.engine.instance.hands(len(units_of(config, data))))
+    matrices = 2 * config.peers * trial.learner.layout.size * 4
     held = dataset.pixels.x.numel() * dataset.pixels.x.element_size()
-    return Estimate(seconds / at_once, held + jobs * (matrices + 250_000_000), moved / len(configs))
+    return Estimate(
+        sum(peers * seconds for peers, seconds, _ in costs) / at_once,
+        held + jobs * (matrices + 250_000_000),
+        sum(moved for _, _, moved in costs) / len(configs),
+    )

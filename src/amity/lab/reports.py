@@ -8,8 +8,8 @@ from amity.errors import RunDirError
 from amity.files import write_atomically
 from amity.lab.comparison import read_comparison
 from amity.lab.result import Result
-from amity.lab.store import read_config
 from amity.show.report import run_html
+from amity.store import read_config
 
 
 def write_report(path: Path) -> Path:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from amity.config import Config
 from amity.core import PeerId
 from amity.data import split
-from amity.lab.store import read_records
 from amity.peer.privacy import statement
 from amity.records import EdgeRecord, PeerRecord, RoundRecord
 from amity.round.build import load_data
 from amity.show.notebook import figure_of, frame, save, short_html
 from amity.show.story import Story
+from amity.store import read_records
 from amity.topology import peer_names
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from amity.config import ASIDE, Config, load, nested, read_toml, resolve
 from amity.core import Reference
 from amity.events import CellId, Tell, Teller
 from amity.lab.result import Result
-from amity.lab.store import RunDir, commits, read_config
 from amity.records import Report
 from amity.round.build import load_data
 from amity.simulate import Simulation
 from amity.simulate.crew import CrewLost
 from amity.sinks.stream import Stream, Wanted
+from amity.store import RunDir, commits, read_config
 
 Given: TypeAlias = Config | Mapping[str, Any] | str | Path | None
 """What the public functions take for a config: a Config, a mapping, a TOML file, or nothing."""

@@ -3,20 +3,22 @@ peers.
 
 An entry is a frozen dataclass with `build(shape, classes)`. Any torch module can stand in its
 place: `model=file.py:make` names a function `make(shape, classes)` that returns one, or a dataclass
-like those below. Its head and proxy layer are found (the last Linear, the last layer before it) or
-named by `model.head=` and `model.proxy_layer=`.
+like those below; in Python a function or a module may be passed itself. Its head and proxy layer
+are found (the last Linear, the last layer before it) or named by `model.head=` and
+`model.proxy_layer=`.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
-from amity.errors import ConfigError
+from amity.errors import ConfigError, brief
 from amity.lazy import nn, torch
 from amity.registry import Registry
 
@@ -28,19 +30,53 @@ class Model(Protocol):
     def build(self, shape: Shape, classes: int) -> nn.Module: ...
 
 
-def _wrap(make: Callable[..., nn.Module]) -> type[Model]:
-    """A model out of a plain function of shape and classes."""
+def _wrap(thing: Any) -> type[Model] | None:
+    """A model out of a plain function of shape and classes, or out of a module that is there
+    already. None for anything else."""
+    if not callable(thing):
+        return None
+    make = _copies(copy.deepcopy(thing)) if isinstance(thing, nn.Module) else thing
+    label = getattr(thing, "__name__", type(thing).__name__)
 
     @dataclass(frozen=True)
     class Made:
         def build(self, shape: Shape, classes: int) -> nn.Module:
-            return make(shape, classes)
+            module = make(shape, classes)
+            if not isinstance(module, nn.Module):
+                raise ConfigError(
+                    f"model {label}: expected a torch module, got {type(module).__name__}"
+                )
+            return module
 
+    Made.__name__ = label
     return Made
 
 
+def _copies(module: nn.Module) -> Callable[[Shape, int], nn.Module]:
+    """Copies of a module, with the weights that it has now: where all peers start."""
+
+    def make(shape: Shape, classes: int) -> nn.Module:
+        fresh = copy.deepcopy(module).cpu()
+        try:
+            with torch.no_grad():
+                said = tuple(fresh.eval()(torch.zeros(1, *shape)).shape)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            raise ConfigError(
+                f"model {type(module).__name__}: does not take examples of shape {shape}"
+                f" ({brief(error)})"
+            ) from None
+        if said != (1, classes):
+            raise ConfigError(
+                f"model {type(module).__name__}: must give {classes} numbers for an example, one"
+                f" for each class, got shape {said[1:]}"
+            )
+        return fresh
+
+    return make
+
+
 models: Registry[Model] = Registry("model", "build")
-models.wrap_functions(_wrap)
+models.wrap_objects(_wrap)
 
 
 @models.register("mlp")

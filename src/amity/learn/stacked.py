@@ -5,7 +5,7 @@ A step of a tiny model is nearly all overhead, so G peers trained together cost 
 one. Every peer keeps its own data, order of examples and number of steps; where batches differ in
 size, the missing examples weigh nothing:
 
-    loss = Σ_g Σ_b v_gb · CE(f(x_gb; θ_g), y_gb),     v_gb = 1/|batch of g| for real examples, else 0
+    loss = Σ_g Σ_b v_gb · CE(f(x_gb; θ_g), y_gb),   v_gb = 1/|batch of g| for real examples, else 0
 
 so that ∂loss/∂θ_g is the gradient of peer g alone. `Learner.fit`, one peer after the other, is the
 oracle in the tests; sums inside products may run in another order, so the two agree to rounding.

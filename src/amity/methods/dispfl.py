@@ -42,12 +42,16 @@ class Dispfl:
     r"""Keep a personal mask m_i, train within it, and mix each coordinate over those who have it
     (Dai et al. 2022).
 
-        init:   m_i drawn at random, each layer with its ERK density, `density` of all; the same for everyone with `alike`
+        init:   m_i drawn at random, each layer with its ERK density, `density` of all;
+                the same for everyone with `alike`
         train:  ŵ_i = SGD(m_i ⊙ w_i; K_w epochs), m_i ⊙ after every step; then in every layer
-                drop the ⌈r_t·nnz⌉ smallest |ŵ_i|, and grow as many elsewhere: where |∇F_i| of one batch is largest, or
-                (`regrow` = "random", what the published scripts do) anywhere;  r_t = `anneal`/2 · (1 + cos(πt/T))
-        share:  ŵ_i within the mask, and the mask; what has just grown has no value yet and is not offered
-        absorb: w_i^{t+1} = m_i ⊙ (Σ_j ϖ_j m_j ŵ_j) / (Σ_j ϖ_j m_j), coordinate by coordinate; where nobody offers one, mine
+                drop the ⌈r_t·nnz⌉ smallest |ŵ_i|, and grow as many elsewhere: where |∇F_i| of one
+                batch is largest, or (`regrow` = "random", what the published scripts do) anywhere;
+                r_t = `anneal`/2 · (1 + cos(πt/T))
+        share:  ŵ_i within the mask, and the mask; what has just grown has no value yet and is not
+                offered
+        absorb: w_i^{t+1} = m_i ⊙ (Σ_j ϖ_j m_j ŵ_j) / (Σ_j ϖ_j m_j), coordinate by coordinate;
+                where nobody offers one, mine
         model:  w_i^{t+1}, fine-tuned within the mask for `tune_epochs` epochs, on a copy
 
     Every layer keeps its number of weights. `density` = 1 is training with everything shared,

@@ -18,7 +18,8 @@ class Head:
     r"""Keep the last layer β_i, share the body w_i; train them in turn (the paper, FedRep) or
     together (FedPer).
 
-        train:  β_i ← SGD(β_i; K_β epochs, η_β) with w_i frozen, then w_i ← SGD(w_i; K_w epochs, η_w) with β_i frozen;
+        train:  β_i ← SGD(β_i; K_β epochs, η_β) with w_i frozen,
+                then w_i ← SGD(w_i; K_w epochs, η_w) with β_i frozen;
                 with `phases` = "joint" both at once, for K_w epochs
         share:  w_i only; the head is masked and never sent
         absorb: w_i^{t+1} = the mixed body, β_i stays

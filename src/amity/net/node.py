@@ -27,7 +27,6 @@ from amity.core import START, Decision, PeerId, drive, taken_from
 from amity.data import Dataset
 from amity.errors import AmityError, ConfigError, IdentityError, RunDirError
 from amity.events import CellId, Event, Tell, Teller, nobody
-from amity.lab.store import RunDir
 from amity.net.accounts import Accounts, disclosed_facts
 from amity.net.audit import Audit
 from amity.net.board import Board, Notice
@@ -49,6 +48,7 @@ from amity.round.deciding import blaming, plain, view_of
 from amity.round.recording import is_due, record_of
 from amity.round.shard import Trained
 from amity.round.spending import Budget
+from amity.store import RunDir
 from amity.topology import Network
 
 Connect = Callable[[Identity, Roster, Handlers], Link]

@@ -38,7 +38,7 @@ from amity.learn.learner import Bounds, DpSgd, Learner
 from amity.peer.attacks import Attack, NoAttack
 from amity.peer.mixing import Mean, Mixer
 from amity.peer.privacy import Mechanism, NoPrivacy
-from amity.peer.proxy import CardSpec, Sketcher, Vectors, proxy_of
+from amity.peer.proxy import CardSpec, Sketcher, Vectors
 from amity.rng import rng
 
 
@@ -269,8 +269,8 @@ class Peer:
     def sketch(self, spec: CardSpec) -> torch.Tensor:
         """φ of this round, as it goes onto the card."""
         at = Vectors(self.start, self.trained, self.world.initial)
-        phi = proxy_of(spec.proxy, at, self.probe_data, self.world.learner)
-        return self._sketched(phi, spec, 0 if spec.proxy == "grad_ref" else self.round)
+        phi = spec.kind.of(at, self.probe_data, self.world.learner)
+        return self._sketched(phi, spec, 0 if spec.lasting else self.round)
 
     def _sketched(
         self, phi: torch.Tensor, spec: CardSpec | None, *names: str | int

@@ -4,14 +4,16 @@ guarantee.
 | `privacy=` | what gets noise | what ε means |
 |---|---|---|
 | `none` | nothing | - |
-| `proxy` | φ on the card: clip to C, add N(0, (σC/L)²) (the paper's Table 4) | none: models leave as they are |
-| `gradients` | every training step: DP-SGD | one example of a peer's data, against all that leaves it |
-| `upload` | the update of a published model: clip to C, add N(0, (σC)²) | all data of a peer, present or absent |
+| `proxy` | φ on the card: clip to C, add N(0, (σC/L)²) | none: models leave as they are |
+| `gradients` | every training step: DP-SGD | one example, against all that leaves its peer |
+| `upload` | a published update: clip to C, add N(0, (σC)²) | all data of a peer |
+
+`proxy` is the paper's Table 4; ε of `upload` is about a peer's data as a whole, present or absent.
 
 A guarantee covers what leaves a peer by way of the mechanism. Facts that look at raw data past it
 (`Fact.raw`: gradients on cards, losses, whatever a row is weighed by) are not covered: where a run
 asked for one, its ε is for the training alone, and every report says so and names them. Cards made
-from trained models only (`delta`, `weight`, `head_drift`) are covered.
+from trained models only (proxies that need no examples) are covered.
 
 Taken as public: how many examples a peer has, and whether it takes part.
 """
@@ -32,6 +34,7 @@ from pydantic import Field
 from amity.core import Share
 from amity.errors import ConfigError
 from amity.lazy import torch
+from amity.peer.proxy import PROXIES
 from amity.registry import Registry
 
 Accountant = Literal["rdp", "prv"]
@@ -39,9 +42,6 @@ Sigma = Annotated[float, Field(ge=0, le=1e6)]
 Clip = Annotated[float, Field(ge=0, le=1e6)]
 Delta = Annotated[float, Field(gt=0, le=0.1)]
 Budget = Annotated[float, Field(ge=0, le=1e6)]
-
-FROM_MODELS = ("delta", "weight", "head_drift")
-"""Proxies that follow from trained models alone: with private training, they tell nothing more."""
 
 
 def clipped(vector: torch.Tensor, clip: float) -> torch.Tensor:
@@ -167,7 +167,8 @@ class PrivateGradients(Accounted):
     r"""DP-SGD (Abadi et al. 2016): every example's gradient is clipped, the sum noised, batches are
     drawn by chance.
 
-        batch ∋ x with probability q = L/n;   g = 1/L · ( Σ_b ∇F(w; x_b) · min(1, C/‖∇F(w; x_b)‖) + N(0, (σC)² I) )
+        batch ∋ x with probability q = L/n,   g_b = ∇F(w; x_b),
+        g = 1/L · ( Σ_b g_b · min(1, C/‖g_b‖) + N(0, (σC)² I) )
 
     σ `sigma`, C `clip` (0: none), L `train.batch`, n the peer's examples. ε at δ `delta` by Opacus'
     accountants (`rdp`, or `prv`: tighter, and seconds a figure), composed over all steps of all
@@ -339,8 +340,9 @@ def _installed(package: str) -> bool:
 def uncovered(mechanism: Mechanism, method: object, asked: Iterable[str]) -> list[str]:
     """What looked at raw data past a mechanism: of the raw facts that were asked, those that it
     does not cover, and masks that a method makes from data (with DP-SGD they follow from private
-    steps)."""
-    covered = {f"Similarity of {proxy}" for proxy in FROM_MODELS} if mechanism.trains else set()
+    steps). Proxies that follow from models alone tell nothing that private training does not."""
+    from_models = {name for name, proxy in PROXIES.items() if not proxy.needs_examples}
+    covered = {f"Similarity of {name}" for name in from_models} if mechanism.trains else set()
     masks = {"masks"} if mechanism.uploads and getattr(method, "data_masks", False) else set()
     return sorted({*asked} - covered | masks)
 

@@ -3,14 +3,19 @@ small.
 
 | name | φ_i | needs |
 |---|---|---|
-| `grad` | ∇ of the mean local loss by the proxy layer, at (w_i, β_i) before training (Alg. 1, line 11) | one pass |
-| `grad_asker` | the same at the asker's model with the neighbour's head (line 6): the fact `Probe` | a model transfer |
+| `grad` | ∇ of the mean local loss by the proxy layer, at (w_i, β_i) before training | one pass |
+| `grad_asker` | the same at the asker's model, by the fact `Probe` | a model transfer |
 | `grad_ref` | the same at a fixed common point, the initial model | one pass, once |
 | `delta` | proxy layer after local training minus before | nothing |
 | `feature_mean` | mean input of the head over the local data | one forward pass |
-| `feature_mean_centered` | as above; the asker subtracts the mean over the cards it knows | one forward pass |
-| `weight` | the proxy layer itself (almost the same for everyone: for ablations) | nothing |
-| `head_drift` | head after training minus the initial head: a strong signal that **tells the labels** | nothing |
+| `feature_mean_centered` | as above, minus its mean over the cards known | one forward pass |
+| `weight` | the proxy layer itself (almost the same for everyone) | nothing |
+| `head_drift` | head after training minus the initial head; **tells the labels** | nothing |
+
+`grad` is line 11 of Algorithm 1; `grad_asker` is its line 6, with the neighbour's own head.
+`weight` is for ablations, `head_drift` a strong signal.
+
+A proxy is one entry of `PROXIES`: a function, and what the rest of the program must know of it.
 
 CountSketch: coordinate k of φ is added with sign s(k) to bin h(k). It is linear and keeps inner
 products in expectation, with a standard deviation of about ‖φ‖‖φ'‖/√d for d bins. The hashes are
@@ -19,6 +24,7 @@ the same for all peers.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -31,30 +37,6 @@ from amity.rng import rng
 if TYPE_CHECKING:
     from amity.learn.learner import Learner
 
-ProxyName = Literal[
-    "grad",
-    "grad_asker",
-    "grad_ref",
-    "delta",
-    "feature_mean",
-    "feature_mean_centered",
-    "weight",
-    "head_drift",
-]
-
-
-@dataclass(frozen=True)
-class CardSpec:
-    """Which proxy goes onto the card, and in how many numbers (0: whole)."""
-
-    proxy: ProxyName
-    sketch: int
-
-    @property
-    def lasting(self) -> bool:
-        """Whether it never changes: it is computed and paid for once."""
-        return self.proxy == "grad_ref"
-
 
 @dataclass(frozen=True)
 class Vectors:
@@ -65,22 +47,87 @@ class Vectors:
     initial: torch.Tensor
 
 
-def proxy_of(name: ProxyName, at: Vectors, data: Samples, learner: Learner) -> torch.Tensor:
+@dataclass(frozen=True, kw_only=True)
+class Proxy:
+    """How φ is computed, and what follows from that for those who use it."""
+
+    of: Callable[[Vectors, Samples, Learner], torch.Tensor]
     """φ of one peer, whole."""
-    layer, head = learner.layout.proxy, learner.layout.head
-    match name:
-        case "grad" | "grad_asker":
-            return learner.gradient(at.start, data, layer)[0]
-        case "grad_ref":
-            return learner.gradient(at.initial, data, layer)[0]
-        case "delta":
-            return at.trained[layer] - at.start[layer]
-        case "feature_mean" | "feature_mean_centered":
-            return learner.mean_feature(at.start, data)
-        case "weight":
-            return at.trained[layer].clone()
-        case "head_drift":
-            return at.trained[head] - at.initial[head]
+    needs_examples: bool = True
+    """Whether it looks at examples. If not, it follows from models alone, and private training
+    covers it."""
+    lasting: bool = False
+    """Whether it is the same in all rounds, so that it is computed and paid for once."""
+    centered: bool = False
+    """Whether the asker subtracts the mean over the cards that it knows."""
+    probed: bool = False
+    """Whether a `Probe` or a `Visit` tells the same, at a guest's model."""
+    at_asker: bool = False
+    """Whether it is meant at the asker's model, so that only a `Probe` tells it."""
+
+
+def _gradient(at: Vectors, data: Samples, learner: Learner) -> torch.Tensor:
+    return learner.gradient(at.start, data, learner.layout.proxy)[0]
+
+
+def _gradient_at_initial(at: Vectors, data: Samples, learner: Learner) -> torch.Tensor:
+    return learner.gradient(at.initial, data, learner.layout.proxy)[0]
+
+
+def _delta(at: Vectors, _data: Samples, learner: Learner) -> torch.Tensor:
+    return at.trained[learner.layout.proxy] - at.start[learner.layout.proxy]
+
+
+def _mean_feature(at: Vectors, data: Samples, learner: Learner) -> torch.Tensor:
+    return learner.mean_feature(at.start, data)
+
+
+def _weight(at: Vectors, _data: Samples, learner: Learner) -> torch.Tensor:
+    return at.trained[learner.layout.proxy].clone()
+
+
+def _head_drift(at: Vectors, _data: Samples, learner: Learner) -> torch.Tensor:
+    return at.trained[learner.layout.head] - at.initial[learner.layout.head]
+
+
+PROXIES: Mapping[str, Proxy] = {
+    "grad": Proxy(of=_gradient, probed=True),
+    "grad_asker": Proxy(of=_gradient, probed=True, at_asker=True),
+    "grad_ref": Proxy(of=_gradient_at_initial, lasting=True),
+    "delta": Proxy(of=_delta, needs_examples=False),
+    "feature_mean": Proxy(of=_mean_feature),
+    "feature_mean_centered": Proxy(of=_mean_feature, centered=True),
+    "weight": Proxy(of=_weight, needs_examples=False),
+    "head_drift": Proxy(of=_head_drift, needs_examples=False),
+}
+
+if TYPE_CHECKING:
+    ProxyName = str
+else:
+    ProxyName = Literal[tuple(PROXIES)]
+    """An option that names a proxy is checked against the table, and `amity list` shows it."""
+
+
+@dataclass(frozen=True)
+class CardSpec:
+    """Which proxy goes onto the card, and in how many numbers (0: whole)."""
+
+    proxy: ProxyName
+    sketch: int
+
+    @property
+    def kind(self) -> Proxy:
+        """The proxy's entry."""
+        return PROXIES[self.proxy]
+
+    @property
+    def lasting(self) -> bool:
+        """Whether a peer's card is the same in all rounds."""
+        return self.kind.lasting
+
+    def numbers(self, length: int) -> int:
+        """How many numbers a card has for a φ of this length."""
+        return self.sketch if 0 < self.sketch < length else length
 
 
 class Sketcher:

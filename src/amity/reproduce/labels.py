@@ -37,7 +37,6 @@ from amity.errors import ConfigError, RunDirError
 from amity.files import csv_text, write_atomically
 from amity.geometry import cosines
 from amity.lab.compare import check_seeds
-from amity.lab.store import refuse_foreign, refuse_unusable
 from amity.peer.privacy import ProxyNoise
 from amity.peer.proxy import CardSpec, ProxyName, Sketcher
 from amity.reproduce.catalogue import FASHION
@@ -49,6 +48,7 @@ from amity.show.page import html_table, markdown_table, page, section
 from amity.show.report import describe
 from amity.show.summary import std
 from amity.simulate import Simulation
+from amity.store import refuse_foreign, refuse_unusable
 
 NAME = "labels"
 BASE: Mapping[str, Any] = {

@@ -14,7 +14,6 @@ from typing import Any
 from amity.errors import AmityError, Failure
 from amity.lab.cells import Cell, run_cells
 from amity.lab.result import Result
-from amity.lab.store import RunDir, finished, read_config, refuse_unusable
 from amity.peer.privacy import needs_opacus
 from amity.processes import cores
 from amity.reproduce.catalogue import PRESETS, experiment
@@ -23,6 +22,7 @@ from amity.reproduce.record import Head, record_of
 from amity.reproduce.table import Table
 from amity.round.build import bad_peers
 from amity.sinks.stream import Stream, Wanted
+from amity.store import RunDir, finished, read_config, refuse_unusable
 from amity.topology import peer_names
 
 ROOT = Path("runs") / "reproduce"

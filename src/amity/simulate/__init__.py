@@ -1,5 +1,19 @@
 """The simulator: all peers in one process."""
 
-from amity.simulate.engine import Simulation
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from amity.simulate.engine import Simulation
 
 __all__ = ["Simulation"]
+
+
+def __getattr__(name: str) -> Any:
+    """The simulator loads torch, and whoever only looks at the engines must not wait for that."""
+    if name != "Simulation":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from amity.simulate.engine import Simulation
+
+    return Simulation

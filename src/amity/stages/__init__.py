@@ -1,4 +1,4 @@
-"""Stages: strategies that take a row and return a better one. `strategy=gossip stages=fomo,lossgate`."""
+"""Stages: strategies that take a row and return a better one, as in `stages=fomo,lossgate`."""
 
 from amity.stages.registry import stages
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from amity.core import START, Answers, Ask, Decision, PeerId, Plan, Row, View, spread
 from amity.facts import Distance, Loss
@@ -13,6 +13,8 @@ from amity.stages.base import Stage, others
 from amity.stages.registry import stages
 
 Norm = Literal["l2", "l1"]
+HELD_OUT = 0.1
+"""The share of the training examples that models are weighed on, and nobody trains on."""
 
 
 def first_order(
@@ -56,7 +58,8 @@ class FomoStage(Stage):
     With the base w_i (my model at the start of the round), L_i the loss on my validation examples,
     and the candidates C_i of the stage before together with my own trained model:
 
-        ω_j = (L_i(w_i) − L_i(ŵ_j)) / ‖ŵ_j − w_i‖,   ω⁺ = max(ω, 0),   w_i^{t+1} = w_i + Σ_j ω⁺_j (ŵ_j − w_i) / Σ_k ω⁺_k
+        ω_j = (L_i(w_i) − L_i(ŵ_j)) / ‖ŵ_j − w_i‖,   ω⁺ = max(ω, 0),
+        w_i^{t+1} = w_i + Σ_j ω⁺_j (ŵ_j − w_i) / Σ_k ω⁺_k
 
     A copy of the base and every model that is worse get 0; if all are, w_i^{t+1} = w_i. `multiply`
     keeps the weights of the stage before as factors; otherwise ω takes their place. `norm` = "l1"
@@ -64,6 +67,8 @@ class FomoStage(Stage):
     held out for validation, unless partition.validation says otherwise; a peer that has none uses
     its training examples.
     """
+
+    held_out: ClassVar[float] = HELD_OUT
 
     norm: Norm = "l2"
     multiply: bool = False

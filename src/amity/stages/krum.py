@@ -9,11 +9,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from amity.choosing import ties
 from amity.core import Ask, Decision, PeerId, Plan, Row, View
 from amity.facts import Distances
 from amity.stages.base import Stage, others, without
 from amity.stages.registry import stages
-from amity.strategies.base import ties
 
 
 def krum_scores(

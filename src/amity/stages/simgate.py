@@ -29,11 +29,11 @@ class SimilarityGate(Stage):
     sketch: Annotated[int, Field(ge=0)] = 256
 
     @property
-    def card(self) -> CardSpec | None:
+    def card(self) -> CardSpec:
         return CardSpec(self.proxy, self.sketch)
 
     def decide(self, view: View, row: Row) -> Plan:
         chosen = others(row, view)
-        similar = yield Ask(Similarity(centered=self.proxy == "feature_mean_centered"), chosen)
+        similar = yield Ask(Similarity(centered=self.card.kind.centered), chosen)
         dropped = [j for j in chosen if not similar.get(j, -2.0) >= self.least]
         return Decision(without(row, view, dropped), notes={"dropped": float(len(dropped))})

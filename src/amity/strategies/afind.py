@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from amity.choosing import finite, sample, ties
 from amity.core import Answers, Ask, Decision, PeerId, Plan, Row, View, spread
 from amity.facts import Loss, Losses, Probe, Pull, Reading, Reported, Similarity, Visit
 from amity.peer.proxy import CardSpec, ProxyName
 from amity.strategies import confidence
-from amity.strategies.base import finite, sample, ties
 from amity.strategies.registry import strategies
 
 PAPER: dict[str, Any] = {}
@@ -99,10 +99,11 @@ class Afind:
     all whose probability passes a threshold that follows from how alike they are, and (iii) weighs
     them by loss. `afind` is (i) and (ii).
 
-    (i)   p_ij = exp(s_ij/υ) / Σ_{k∈B_i} exp(s_ik/υ); when only C_i was seen, C_i shares anew the
-    probability it had. (ii)  e_ij = (s_ij + 1)/2,  q_ij = e_ij / Σ_{k∈B_i} e_ik,  h_i = −Σ_j q_ij
-    ln q_ij,
-          C̃_i = 1 − σ(h_i),  θ_i = τ·C̃_i = τ/(1 + exp h_i),  C_i = { j ∈ B_i : p_ij ≥ θ_i };  C_i = B_i at first.
+    (i)   p_ij = exp(s_ij/υ) / Σ_{k∈B_i} exp(s_ik/υ);
+          when only C_i was seen, C_i shares anew the probability it had.
+    (ii)  e_ij = (s_ij + 1)/2,  q_ij = e_ij / Σ_{k∈B_i} e_ik,  h_i = −Σ_j q_ij ln q_ij,
+          C̃_i = 1 − σ(h_i),  θ_i = τ·C̃_i = τ/(1 + exp h_i),
+          C_i = { j ∈ B_i : p_ij ≥ θ_i };  C_i = B_i at first.
     (iii) F̃_j = (1 − γ)·F_j(after training) + γ·F_j(before),  ϖ_ij ∝ exp(−F̃_j/T) over C_i ∪ {i},
           w_i^{t+1} = Σ_j ϖ_ij ŵ_j;  with nobody admitted, w_i^{t+1} = ŵ_i.
 
@@ -166,14 +167,12 @@ class Afind:
     ablation: Literal["i", "i+ii", "i+ii+iii"] = "i+ii+iii"
 
     def __post_init__(self) -> None:
-        if self.protocol == "visit" and self.proxy not in ("grad", "grad_asker"):
+        if self.protocol == "visit" and not self.card.kind.probed:
             raise ValueError(
                 f"protocol=visit knows neighbours by proxy=grad only, got proxy={self.proxy}"
             )
-        if self.proxy == "feature_mean_centered" and self.reprobe != "all":
-            raise ValueError(
-                "proxy=feature_mean_centered needs the cards of everyone: use reprobe=all"
-            )
+        if self.card.kind.centered and self.reprobe != "all":
+            raise ValueError(f"proxy={self.proxy} needs the cards of everyone: use reprobe=all")
 
     @property
     def card(self) -> CardSpec:
@@ -219,9 +218,9 @@ class Afind:
 
     def _look(self, peers: tuple[PeerId, ...]) -> Generator[Ask, Answers, dict[PeerId, Reading]]:
         """Similarities, from cards or (for gradients at my own model) from probes."""
-        if self.protocol == "visit" or self.proxy == "grad_asker":
+        if self.protocol == "visit" or self.card.kind.at_asker:
             return dict((yield Ask(Probe(), peers)))
-        similar = yield Ask(Similarity(centered=self.proxy == "feature_mean_centered"), peers)
+        similar = yield Ask(Similarity(centered=self.card.kind.centered), peers)
         return {j: Reading(s, None) for j, s in similar.items()}
 
     def _learn(self, view: View, book: Notebook, readings: dict[PeerId, Reading]) -> Notebook:

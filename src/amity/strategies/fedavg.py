@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from amity.choosing import Cardless, sample
 from amity.core import Ask, Decision, Plan, Reference, Row, View, spread
 from amity.facts import Pull
-from amity.strategies.base import Cardless, sample
 from amity.strategies.registry import strategies
 
 
@@ -39,4 +39,5 @@ class FedAvg(Cardless, Reference):
         return Decision(spread(dict(examples) or {view.me: 1.0}))
 
     def pulls(self, neighbours: int) -> float:
-        return self.fraction * neighbours
+        """The server's one model."""
+        return min(1, neighbours)

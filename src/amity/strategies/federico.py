@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from amity.choosing import Cardless, finite, sample, ties
 from amity.core import Ask, Decision, PeerId, Plan, Row, View, spread
 from amity.facts import Loss
-from amity.strategies.base import Cardless, finite, sample, ties
 from amity.strategies.registry import strategies
 
 

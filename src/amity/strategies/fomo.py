@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from amity.choosing import Cardless, sample, ties
 from amity.core import Ask, Decision, PeerId, Plan, Row, View
 from amity.facts import Pull
-from amity.stages.fomo import Norm, row_of, weigh
-from amity.strategies.base import Cardless, sample, ties
+from amity.stages.fomo import HELD_OUT, Norm, row_of, weigh
 from amity.strategies.registry import strategies
 
 
@@ -33,6 +33,8 @@ class Fomo(Cardless):
     training epoch, we do for every round; DisPFL's copy adds stale ω of those not asked again each
     round, which we do not.
     """
+
+    held_out: ClassVar[float] = HELD_OUT
 
     k: Annotated[int, Field(ge=0)] = 10
     eps: Annotated[float, Field(ge=0, le=1)] = 0.3

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from amity.choosing import Cardless, sample
 from amity.core import Ask, Decision, Plan, Row, View, spread
 from amity.facts import Pull
-from amity.strategies.base import Cardless, sample
 from amity.strategies.registry import strategies
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from amity.choosing import Cardless
 from amity.core import Decision, Plan, Row, View
-from amity.strategies.base import Cardless
 from amity.strategies.registry import strategies
 
 

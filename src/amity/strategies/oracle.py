@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from amity.choosing import Cardless
 from amity.core import Ask, Decision, Plan, Reference, Row, View, spread
 from amity.facts import Labels, Pull
-from amity.strategies.base import Cardless
 from amity.strategies.registry import strategies
 
 

@@ -14,11 +14,11 @@ from amity.core import PeerId, Row
 from amity.data import split
 from amity.errors import RunDirError
 from amity.files import write_atomically
-from amity.lab.store import dump, read_lines, read_records
 from amity.net.accounts import Privacy, privacy_of
 from amity.records import EdgeRecord, PeerRecord, Record, RoundRecord
 from amity.round.build import load_data
 from amity.round.quality import Quality, choice_quality
+from amity.store import dump, read_lines, read_records
 from amity.topology import Network, peer_names
 
 

@@ -16,12 +16,12 @@ from matplotlib.ticker import MaxNLocator
 
 from amity.core import START, PeerId
 from amity.errors import RunDirError
-from amity.lab.store import read_config, read_lines, read_records
 from amity.net.accounts import Privacy, privacy_of
 from amity.net.ops.collect import peers_in
 from amity.records import EdgeRecord, PeerRecord, TimingRecord
 from amity.show import figures
 from amity.show.page import page, section
+from amity.store import read_config, read_lines, read_records
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,6 @@ from amity.errors import AmityError, ConfigError, Failure, IdentityError
 from amity.events import Tell, nobody
 from amity.files import write_atomically
 from amity.forward import PipeSink
-from amity.lab.store import RunDir
 from amity.net.link.zenoh import SESSIONS
 from amity.net.ops.listen import Ears
 from amity.net.ops.serve import serve
@@ -44,6 +43,7 @@ from amity.net.trust.roster import Member, Roster
 from amity.peer.privacy import needs_opacus
 from amity.processes import die_with
 from amity.round.build import load_data, settled
+from amity.store import RunDir
 from amity.topology import peer_names
 
 NETWORK = "swarm"

@@ -1,4 +1,4 @@
-"""What several strategies share."""
+"""What strategies and stages share: publishing no card, drawing, breaking ties."""
 
 from __future__ import annotations
 

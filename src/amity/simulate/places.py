@@ -1,15 +1,16 @@
-"""Where a run's work is done: on this machine, or on a Ray cluster. The results are the same
-bits."""
+"""The engines: all cores of this machine, or a Ray cluster. The results are the same bits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from amity.registry import Registry
+from amity.config.engines import engines
+from amity.errors import ConfigError
+from amity.processes import CAN_FORK, cores_for_me
 
 if TYPE_CHECKING:
     from amity.core import PeerId
@@ -18,28 +19,17 @@ if TYPE_CHECKING:
     from amity.simulate.crew import Crew
 
 
-class Engine(Protocol):
-    def crew(
-        self,
-        config: Any,
-        dataset: Dataset,
-        names: tuple[PeerId, ...],
-        data: Mapping[PeerId, PeerData],
-    ) -> Crew:
-        """Those who do the jobs of this run."""
-
-
-engines: Registry[Engine] = Registry("engine", "crew")
-
-
 @engines.register("local")
 @dataclass(frozen=True)
-class Local:
+class ThisMachine:
     """All cores of this machine: `workers` processes that share the peers' models in memory (0: as
     many as cores)."""
 
     workers: Annotated[int, Field(ge=0, le=1024)] = 0
 
+    def hands(self, units: int) -> int:
+        return min(self.workers or cores_for_me(), units)
+
     def crew(
         self,
         config: Any,
@@ -47,11 +37,11 @@ class Local:
         names: tuple[PeerId, ...],
         data: Mapping[PeerId, PeerData],
     ) -> Crew:
-        from amity.processes import CAN_FORK, cores_for_me
+        # torch loads here, so that `amity list` shows this engine at once
         from amity.round.build import make_shard, units_of
         from amity.simulate.crew import Inline, Workers
 
-        count = min(self.workers or cores_for_me(), len(units_of(config, data)))
+        count = self.hands(len(units_of(config, data)))
         forked = count > 1 and CAN_FORK and config.device == "cpu"
         shard = make_shard(config, dataset, names, data, shared=forked)
         return Workers(shard, count) if forked else Inline(shard)
@@ -59,7 +49,7 @@ class Local:
 
 @engines.register("ray")
 @dataclass(frozen=True)
-class Ray:
+class RayCluster:
     """A Ray cluster at `address` (empty: one on this machine): `actors` with one CPU each (0: as
     many as it has CPUs).
 
@@ -71,6 +61,9 @@ class Ray:
     actors: Annotated[int, Field(ge=0, le=100_000)] = 0
     timeout: Annotated[float, Field(gt=0)] = 600.0
 
+    def hands(self, units: int) -> int:
+        return max(1, min(self.actors, units))
+
     def crew(
         self,
         config: Any,
@@ -80,4 +73,9 @@ class Ray:
     ) -> Crew:
         from amity.simulate.cluster import RayCrew
 
+        for what in config.in_memory:
+            raise ConfigError(
+                f"engine ray: {what} lies in no file, and other processes cannot load it; put it"
+                " into one (file.py:NAME), or use engine=local"
+            )
         return RayCrew(config, names, data, self.address, self.actors, self.timeout)

@@ -1,16 +1,4 @@
-"""A run is a directory.
-
-    config.toml                     the resolved config
-    metrics.jsonl                   one line a round and peer
-    edges.jsonl                     one line a round and peer: who took how much from whom
-    rounds.jsonl                    one line a round: the whole network
-    timings.jsonl                   wall-clock times (the only file that differs between two runs of a config)
-    checkpoint/round-000010.*       .safetensors: models; .json: the commit record, written last
-
-A checkpoint counts only if its commit record is whole and agrees, by SHA-256, with the tensors and
-with the lines written so far. `recover` takes the newest such record and cuts the line files back
-to it: torn lines, half-written checkpoints and anything after a kill are repaired, never trusted.
-"""
+"""A run directory that is being written."""
 
 from __future__ import annotations
 
@@ -20,28 +8,30 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Protocol, TypeVar
+from typing import IO, Any, Protocol
 
-import safetensors
 import torch
 
 from amity._version import __version__
 from amity.config import Config, load
 from amity.core import PeerId
 from amity.errors import RunDirError, StorageError, StrategyError, brief
-from amity.files import dump as dump
-from amity.files import write_atomically
-from amity.learn.tensors import Archive, digest_of, encode
+from amity.files import dump, write_atomically
+from amity.learn.tensors import encode
 from amity.records import EdgeRecord, Record, Report, TimingRecord
+from amity.store.checks import differences, refuse_unusable, same_code
+from amity.store.reading import (
+    BEFORE,
+    CODE,
+    LINES,
+    Commit,
+    commits,
+    config_digest,
+    read_config,
+)
 
-CODE = "code.json"
-"""Files of one's own classes, with their digests."""
-BEFORE = (".lock", "checkpoint", CODE)
-"""What may be there before config.toml is."""
-LINES = ("metrics.jsonl", "edges.jsonl", "rounds.jsonl")
 KEEP = 2
 """Checkpoints kept: the newest and one to fall back on."""
 
@@ -66,17 +56,6 @@ class Checkpointed(Protocol):
         tensors: Callable[[PeerId], dict[str, torch.Tensor]],
         memories: Mapping[str, Any],
     ) -> None: ...
-
-
-@dataclass(frozen=True)
-class Commit:
-    """A commit record that was found whole."""
-
-    round: int
-    tensors: Archive | None
-    memory: dict[str, Any]
-    lines: dict[str, int]
-    """Bytes of each line file that belong to the rounds before `round`."""
 
 
 class RunDir:
@@ -259,20 +238,6 @@ class RunDir:
             old.with_suffix(".safetensors").unlink(missing_ok=True)
 
 
-def config_digest(path: Path) -> str:
-    """Of the config as it is written, so that a later version with more options still takes up an
-    old run."""
-    return hashlib.sha256((path / "config.toml").read_bytes()).hexdigest()
-
-
-def commits(path: Path) -> Iterator[Commit]:
-    """Checkpoints that are whole, newest first; refused if they were made with another config."""
-    for record_path in sorted((path / "checkpoint").glob("round-*.json"), reverse=True):
-        commit = _read_commit(path, record_path)
-        if commit is not None:
-            yield commit
-
-
 def finished(path: Path, config: Config) -> bool:
     """Whether a directory holds the whole of this run, so that nothing is left to do in it."""
     if not (path / "config.toml").is_file():
@@ -285,122 +250,3 @@ def finished(path: Path, config: Config) -> bool:
         (path / name).is_file() and (path / name).stat().st_size == size
         for name, size in last.lines.items()
     )
-
-
-def _read_commit(path: Path, record_path: Path) -> Commit | None:
-    try:
-        record = json.loads(record_path.read_bytes())
-        archive = Archive(record_path.with_suffix(".safetensors"))
-        lines = {name: record["lines"][name] for name in LINES}
-        if record["tensors"] != digest_of(archive.path):
-            return None
-        if record["config"] != config_digest(path):
-            raise RunDirError(
-                f"{path}: config.toml is not the one that this run was made with; put it back, or"
-                " use another out="
-            )
-        for name, want in lines.items():
-            written = (path / name).read_bytes()[: want["bytes"]]
-            if (
-                len(written) != want["bytes"]
-                or hashlib.sha256(written).hexdigest() != want["sha256"]
-            ):
-                return None
-        if not isinstance(record["memory"], dict):
-            return None
-        sizes = {name: int(want["bytes"]) for name, want in lines.items()}
-        return Commit(int(record["round"]), archive, record["memory"], sizes)
-    except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError):
-        return None
-
-
-def refuse_foreign(path: Path, *known: str) -> None:
-    """Make a directory, unless there is one with other things in it than these."""
-    refuse_unusable(path)
-    try:
-        if (
-            path.exists()
-            and any(path.iterdir())
-            and not any((path / name).exists() for name in known)
-        ):
-            raise RunDirError(f"{path}: is not empty and holds something else; choose another out=")
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunDirError(
-            f"{path}: cannot be used ({error.strerror}); choose another out="
-        ) from None
-
-
-def same_code(path: Path, config: Config) -> None:
-    """A run goes on with the code that it began with: refuse a class of one's own that has changed
-    since."""
-    try:
-        began = json.loads((path / CODE).read_bytes())
-    except (OSError, ValueError):
-        return
-    for name, digest in config.own_code.items():
-        if isinstance(began, dict) and began.get(name, digest) != digest:
-            raise RunDirError(
-                f"{path}: {name} has changed since this run began; put it back, choose another"
-                f" out=, or delete {path / CODE} to go on with the new code"
-            )
-
-
-def refuse_unusable(path: Path) -> None:
-    """A directory must be there or be possible, as far as names and types tell."""
-    try:
-        nearest = next(p for p in (path, *path.absolute().parents) if p.exists())
-        possible = nearest.is_dir()
-    except (OSError, ValueError):
-        possible = False
-    if not possible:
-        raise RunDirError(f"{path}: is not a directory that could be used; choose another out=")
-
-
-def read_config(path: Path) -> Config:
-    """The config of a run directory."""
-    if (path / "comparison.json").is_file():
-        raise RunDirError(
-            f"{path}: holds a comparison, not a run; repeat its command with out={path} to go on"
-        )
-    if not (path / "config.toml").is_file():
-        raise RunDirError(f"{path}: holds no run (no config.toml)")
-    return load(path / "config.toml")
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """All whole lines of a file; a torn last one is left out."""
-    if not path.is_file():
-        return []
-    try:
-        return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
-    except ValueError:
-        raise RunDirError(f"{path}: is damaged; `amity resume {path.parent}` repairs it") from None
-
-
-R = TypeVar("R", bound=Record)
-
-
-def read_records(path: Path, kind: type[R]) -> list[R]:
-    """The lines of a file as records; a torn last one is left out."""
-    try:
-        return [kind.of(line) for line in read_lines(path)]
-    except (TypeError, AttributeError):
-        raise RunDirError(f"{path}: holds lines that are not of an Amity run") from None
-
-
-def differences(a: Config, b: Config) -> list[str]:
-    """Keys in which two configs differ."""
-
-    def flat(plain: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-        out: dict[str, Any] = {}
-        for key, value in plain.items():
-            out |= (
-                flat(value, f"{prefix}{key}.")
-                if isinstance(value, Mapping)
-                else {prefix + key: value}
-            )
-        return out
-
-    left, right = flat(a.to_dict()), flat(b.to_dict())
-    return sorted(key for key in left.keys() | right.keys() if left.get(key) != right.get(key))

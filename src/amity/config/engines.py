@@ -1,0 +1,35 @@
+"""Where a run's work is done. The registry stands here, so that a config can name an engine without
+loading one; the engines themselves are in `amity.simulate.places`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from amity.registry import Registry
+
+if TYPE_CHECKING:
+    from amity.core import PeerId
+    from amity.data import Dataset
+    from amity.data.samples import PeerData
+    from amity.simulate.crew import Crew
+
+
+class Engine(Protocol):
+    """Whatever the engine, the results are the same bits."""
+
+    def crew(
+        self,
+        config: Any,
+        dataset: Dataset,
+        names: tuple[PeerId, ...],
+        data: Mapping[PeerId, PeerData],
+    ) -> Crew:
+        """Those who do the jobs of this run."""
+
+    def hands(self, units: int) -> int:
+        """How many of so many units (a peer, or a group that trains in one step) are trained at the
+        same time: for estimates only."""
+
+
+engines: Registry[Engine] = Registry("engine", "crew", "hands", home="amity.simulate.places")

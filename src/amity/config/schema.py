@@ -1,0 +1,174 @@
+"""One run, fully resolved: what was picked, with all options, and the numbers of the run itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Generic, TypeVar
+
+import tomli_w
+from pydantic import Field
+
+from amity.config.engines import Engine
+from amity.config.parts import Checkpoint, Count, Evaluation, Facts, Train
+from amity.core import Method, Strategy, chain
+from amity.data.base import Source
+from amity.data.partition import Partition
+from amity.errors import ConfigError, brief
+from amity.learn.models import Model
+from amity.peer.attacks import Attack
+from amity.peer.mixing import Mixer
+from amity.peer.privacy import Mechanism
+from amity.registry import Absent, in_memory
+from amity.topology import Topology
+
+T = TypeVar("T")
+OPEN = (("train", "precision", "auto"), ("engine", "vectorise", "auto"), ("engine", "group", 0))
+"""Keys that are chosen for model and machine when a run begins, and the values that say so."""
+
+
+@dataclass(frozen=True)
+class Pick(Generic[T]):
+    """A registry entry that was chosen, with all of its options resolved."""
+
+    name: str
+    options: Mapping[str, Any]
+    instance: T
+    """The entry's class, made with these options."""
+    common: Any = None
+    """Options of the section that do not depend on the entry."""
+    code: str = ""
+    """For a class of one's own: the SHA-256 of the file that it was loaded from, or of itself."""
+
+    def to_dict(self) -> dict[str, Any]:
+        common = dataclasses.asdict(self.common) if self.common else {}
+        return {
+            "name": self.name,
+            **{k: v for k, v in self.options.items() if v is not None},
+            **common,
+        }
+
+    @property
+    def absent(self) -> bool:
+        """Whether this is an object of another process, of which no more than name and options are
+        known here."""
+        return isinstance(self.instance, Absent)
+
+    @property
+    def label(self) -> str:
+        """`afind+:paper`; for one's own class its name."""
+        short = self.name.rpartition(":")[2]
+        return f"{short}:{self.options['preset']}" if "preset" in self.options else short
+
+    @property
+    def slug(self) -> str:
+        """The label as part of a folder's name."""
+        return self.label.replace(":", "-").replace("+", "-plus")
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run, fully resolved."""
+
+    data: Pick[Source]
+    partition: Pick[Partition]
+    topology: Pick[Topology]
+    model: Pick[Model]
+    strategy: Pick[Strategy]
+    method: Pick[Method]
+    mixer: Pick[Mixer]
+    privacy: Pick[Mechanism]
+    attack: Pick[Attack]
+    engine: Pick[Engine]
+    stages: tuple[Pick[Strategy], ...] = ()
+    peers: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    rounds: Annotated[int, Field(ge=1, le=100_000_000)] = 500
+    seed: Count = 0
+    device: str = "cpu"
+    train: Train = field(default_factory=Train)
+    eval: Evaluation = field(default_factory=Evaluation)
+    facts: Facts = field(default_factory=Facts)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+
+    @property
+    def decider(self) -> Strategy:
+        """What decides a row: the strategy, and the stages after it."""
+        return chain(self.strategy.instance, *(stage.instance for stage in self.stages))
+
+    @property
+    def label(self) -> str:
+        """`gossip/fomo`: the strategy and its stages."""
+        return "/".join(pick.label for pick in (self.strategy, *self.stages))
+
+    @property
+    def slug(self) -> str:
+        """The label as part of a folder's name."""
+        return "-".join(pick.slug for pick in (self.strategy, *self.stages))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain nested data that `load` turns back into an equal config."""
+        plain: dict[str, Any] = {}
+        for f in dataclasses.fields(self):
+            value: Any = getattr(self, f.name)
+            if isinstance(value, Pick):
+                value = value.to_dict()
+            elif isinstance(value, tuple):
+                value = [stage.to_dict() for stage in value]
+            elif dataclasses.is_dataclass(value):
+                value = dataclasses.asdict(value)  # type: ignore[arg-type]
+            plain[f.name] = value
+        # TOML wants tables after plain values
+        tables = [key for key, value in plain.items() if value and isinstance(value, dict | list)]
+        return {key: plain[key] for key in sorted(plain, key=tables.__contains__)}
+
+    def to_toml(self) -> str:
+        try:
+            return tomli_w.dumps(self.to_dict())
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"an option cannot be written as TOML ({brief(error)}); use numbers, text and lists"
+            ) from None
+
+    @property
+    def digest(self) -> str:
+        """Of everything that a result depends on: where it is computed is not part of that."""
+        plain = self.to_dict()
+        plain["engine"] = dataclasses.asdict(self.engine.common)
+        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def own_code(self) -> dict[str, str]:
+        """Where classes of one's own come from, and the SHA-256 of each file: a result depends on
+        them too."""
+        return {pick.name.rpartition(":")[0]: pick.code for _, pick in self.picks if pick.code}
+
+    @property
+    def picks(self) -> list[tuple[str, Pick[Any]]]:
+        """All entries that were chosen, with their sections."""
+        values = [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self)]
+        picks = [(key, value) for key, value in values if isinstance(value, Pick)]
+        return [*picks, *(("stages", stage) for stage in self.stages)]
+
+    @property
+    def in_memory(self) -> list[str]:
+        """What was passed as an object and lies in no file: `model Net`."""
+        return [f"{key} {pick.label}" for key, pick in self.picks if in_memory(pick.name)]
+
+    def completed(self, other: Config) -> Config:
+        """What this config leaves open is taken from another, where that has settled it."""
+        from amity.config.layers import resolve
+
+        mine, theirs = self.to_dict(), other.to_dict()
+        for section, key, is_open in OPEN:
+            if mine[section].get(key) == is_open:
+                mine[section][key] = theirs[section].get(key, is_open)
+        return resolve([mine])
+
+    def replace(self, **overrides: Any) -> Config:
+        """The same with other values: `config.replace(seed=2, **{"strategy.tau": 0.8})`."""
+        from amity.config.layers import nested, resolve
+
+        return resolve([self.to_dict(), nested(overrides)])

@@ -1,0 +1,68 @@
+"""Which registry serves which section of a config, and what else a config consists of."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from amity.config.engines import engines
+from amity.config.parts import (
+    Availability,
+    Checkpoint,
+    Crowd,
+    Evaluation,
+    Facts,
+    Layers,
+    Train,
+    Vectorising,
+)
+from amity.config.schema import Config
+from amity.data import datasets, partitions
+from amity.data.own import by_path
+from amity.learn.models import models
+from amity.methods import methods
+from amity.peer.attacks import attacks
+from amity.peer.mixing import mixers
+from amity.peer.privacy import privacies
+from amity.registry import Registry
+from amity.stages import stages
+from amity.strategies import strategies
+from amity.topology import topologies
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section that picks one entry of a registry."""
+
+    registry: Registry[Any]
+    default: str
+    common: type | None = None
+    """Its keys beside the options of the entry."""
+    read: Callable[[str], Mapping[str, Any] | None] = lambda _text: None
+    """Another way to read a name, such as a path: what it stands for, or None."""
+
+
+SECTIONS: dict[str, Section] = {
+    "data": Section(datasets, "digits", read=by_path),
+    "partition": Section(partitions, "dirichlet"),
+    "topology": Section(topologies, "full", Availability),
+    "model": Section(models, "fedavg_cnn", Layers),
+    "strategy": Section(strategies, "afind+"),
+    "method": Section(methods, "finetune"),
+    "mixer": Section(mixers, "mean"),
+    "privacy": Section(privacies, "none"),
+    "attack": Section(attacks, "none", Crowd),
+    "engine": Section(engines, "local", Vectorising),
+}
+STAGE = Section(stages, "")
+"""Of which a run has any number."""
+PARTS: dict[str, type] = {
+    "train": Train,
+    "eval": Evaluation,
+    "facts": Facts,
+    "checkpoint": Checkpoint,
+}
+_HINTS = inspect.get_annotations(Config, eval_str=True)
+SCALARS = {key: _HINTS[key] for key in ("peers", "rounds", "seed", "device")}

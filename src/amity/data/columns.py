@@ -1,0 +1,192 @@
+"""One's own data as arrays: checked, numbered, and split into training and test examples.
+
+Whatever the source, it ends as arrays: `x` (examples), `y` (labels: whole numbers or names), and
+optionally `peer` (who holds it) and `split` (train or test). Labels and peers may be of any kind
+that can be sorted; they are numbered in sorted order and their names kept. Without `split`, a share
+is drawn for testing, from every peer and class alike, by a seed of its own, so that it is the same
+in all runs. Normalisation constants come from the training part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from amity.data.base import Dataset, build
+from amity.errors import DataError
+from amity.rng import rng
+
+Array = np.ndarray[Any, Any]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+COLUMNS = ("x", "y", "peer", "split")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What every source of own data comes down to."""
+
+    x: Array
+    y: Array
+    peer: Array | None = None
+    split: Array | None = None
+
+
+def dataset_of(where: str, columns: Columns, test_share: float) -> Dataset:
+    """Check and number everything; `where` names the source in messages."""
+    x, count = images_first(where, np.asarray(columns.x)), len(columns.x)
+    for name, column in (("y", columns.y), ("peer", columns.peer), ("split", columns.split)):
+        if column is not None and np.shape(column) != (count,):
+            raise DataError(
+                f"{where}: {name} must be one value for each of the {count} examples, got"
+                f" {np.shape(column)}"
+            )
+    if count < 2:
+        raise DataError(f"{where}: {count} examples are too few")
+    names, y = numbered(where, columns.y)
+    writer_names: tuple[str, ...] = ()
+    writers = None
+    if columns.peer is not None:
+        found, writers = np.unique(
+            _sortable(where, "peer", np.asarray(columns.peer)), return_inverse=True
+        )
+        writer_names = tuple(map(str, found))
+    test = _test_part(where, y, writers, columns.split, test_share)
+    train = ~test
+    if not train.any() or not test.any():
+        raise DataError(
+            f"{where}: {int(train.sum())} training and {int(test.sum())} test examples; both must"
+            " be there"
+        )
+    mean, std = _scale(x, train)
+    return build(
+        where,
+        x,
+        y,
+        np.flatnonzero(train),
+        np.flatnonzero(test),
+        mean=mean,
+        std=std,
+        writers=writers,
+        classes=len(names),
+        names=names,
+        writer_names=writer_names,
+    )
+
+
+def images_first(where: str, x: Array) -> Array:
+    """Examples as bytes or float32; images with the channels in front."""
+    if x.dtype == object or x.dtype.kind not in "buif":
+        raise DataError(f"{where}: x must be numbers, got {x.dtype}")
+    if x.ndim < 2:
+        raise DataError(
+            f"{where}: x must hold one row (or image) for each example, got shape {x.shape}"
+        )
+    if x.dtype != np.uint8:
+        finite = np.isfinite(x.reshape(len(x), -1)).all(1)
+        if not finite.all():
+            raise DataError(
+                f"{where}: example {int(finite.argmin())} has NaN or Inf ({int((~finite).sum())}"
+                " such examples)"
+            )
+        x = x.astype(np.float32)
+    if x.ndim == 3:
+        return x[:, None]
+    channels_last = x.ndim == 4 and x.shape[3] in (1, 3, 4) and x.shape[1] not in (1, 3, 4)
+    return np.ascontiguousarray(x.transpose(0, 3, 1, 2)) if channels_last else x
+
+
+def numbered(where: str, labels: Array) -> tuple[tuple[str, ...], Array]:
+    """Class names, and labels as 0 .. K−1 in sorted order; what cannot be classes is refused."""
+    y = _sortable(where, "labels", np.asarray(labels))
+    if y.dtype.kind == "f":
+        if not np.isfinite(y).all():
+            raise DataError(
+                f"{where}: label of example {int((~np.isfinite(y)).argmax())} is missing (NaN)"
+            )
+        odd = y != np.round(y)
+        if odd.any():
+            shown = ", ".join(f"{value:g}" for value in y[odd][:3])
+            raise DataError(
+                f"{where}: labels look like a regression target ({shown}, ...); Amity classifies:"
+                " give classes"
+            )
+        y = y.astype(np.int64)
+    found, index = np.unique(y, return_inverse=True)
+    if len(found) < 2:
+        raise DataError(f"{where}: only one class ({found[0]!r}); at least two are needed")
+    if len(found) > max(20, len(y) // 2):
+        raise DataError(
+            f"{where}: {len(found)} different labels for {len(y)} examples; these are no classes"
+        )
+    return tuple(map(str, found)), index.astype(np.int64)
+
+
+def _sortable(where: str, what: str, values: Array) -> Array:
+    """Numbers or text; objects (as pandas and lists give them) become text if all of them are."""
+    if values.dtype == object:
+        if not all(isinstance(value, str) for value in values):
+            kinds = sorted({type(value).__name__ for value in values})
+            raise DataError(
+                f"{where}: {what} must be all numbers or all text, got {', '.join(kinds)}"
+            )
+        values = values.astype(str)
+    if values.dtype.kind not in "buifU":
+        raise DataError(f"{where}: {what} must be whole numbers or names, got {values.dtype}")
+    return values
+
+
+def _test_part(
+    where: str, y: Array, writers: Array | None, split: Array | None, share: float
+) -> Array:
+    """Which examples are for testing: as given, or drawn from every peer and class."""
+    if split is not None:
+        words = np.array([str(value).lower() for value in split])
+        known = {"train": False, "test": True, "0": False, "1": True, "false": False, "true": True}
+        odd = next((word for word in words if word not in known), None)
+        if odd is not None:
+            raise DataError(f"{where}: split must be train or test, got {str(odd)!r}")
+        return np.array([known[word] for word in words])
+    group = y if writers is None else writers * (int(y.max()) + 1) + y
+    test, draw = np.zeros(len(y), bool), rng(0, "test share", len(y))
+    order = draw.permutation(len(y))
+    place = draw.random(int(group.max()) + 1)
+    for number in np.unique(group):
+        mine = order[group[order] == number]
+        test[mine[: int(len(mine) * share + place[number])]] = True
+    if writers is not None:
+        _leave_some(test, writers, order)
+    return test
+
+
+def _leave_some(test: Array, writers: Array, order: Array) -> None:
+    """Every peer with two examples or more keeps at least one for training and one for testing."""
+    for writer in np.unique(writers):
+        mine = order[writers[order] == writer]
+        if len(mine) > 1 and test[mine].all():
+            test[mine[0]] = False
+        elif len(mine) > 1 and not test[mine].any():
+            test[mine[0]] = True
+
+
+def _scale(x: Array, train: Array) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation by channel (images) or by feature (rows), over the training
+    part."""
+    axes = (0,) if x.ndim == 2 else (0, *range(2, x.ndim))
+    part = x[train]
+    mean, std = part.mean(axes, dtype=np.float64), part.std(axes, dtype=np.float64)
+    std = np.where(std > 1e-12, std, 1.0)
+    return tuple(mean.tolist()), tuple(std.tolist())
+
+
+def from_mapping(where: str, arrays: Mapping[str, Any]) -> Columns:
+    for name in ("x", "y"):
+        if name not in arrays:
+            raise DataError(
+                f"{where}: no array {name!r}; it has {', '.join(sorted(arrays)) or 'none'}"
+            )
+    columns: Any = {n: np.asarray(arrays[n]) for n in COLUMNS if arrays.get(n) is not None}
+    return Columns(**columns)

@@ -1,0 +1,27 @@
+"""Named things with typed options: strategies, methods, datasets, partitions, topologies, models.
+
+An entry is a frozen dataclass; its fields are its options. `build` checks names, types and ranges
+and answers a mistake with one line. A name of the form `package.module:Class` or
+`path/to/file.py:Class` is loaded from there, so one's own class takes part without touching the
+package. A class or an object of a notebook, which has no file, takes part as well: see `memory`.
+"""
+
+from amity.registry.entries import Entry
+from amity.registry.files import USER_MODULE, code_of
+from amity.registry.fingerprint import fingerprint
+from amity.registry.memory import Absent, in_memory
+from amity.registry.options import checked, explain, fields_of
+from amity.registry.table import Registry
+
+__all__ = [
+    "USER_MODULE",
+    "Absent",
+    "Entry",
+    "Registry",
+    "checked",
+    "code_of",
+    "explain",
+    "fields_of",
+    "fingerprint",
+    "in_memory",
+]

@@ -1,0 +1,35 @@
+"""A run is a directory.
+
+    config.toml                     the resolved config
+    metrics.jsonl                   one line a round and peer
+    edges.jsonl                     one line a round and peer: who took how much from whom
+    rounds.jsonl                    one line a round: the whole network
+    timings.jsonl                   wall-clock times (the only file that differs between two runs of a config)
+    checkpoint/round-000010.*       .safetensors: models; .json: the commit record, written last
+
+A checkpoint counts only if its commit record is whole and agrees, by SHA-256, with the tensors and
+with the lines written so far. `recover` takes the newest such record and cuts the line files back
+to it: torn lines, half-written checkpoints and anything after a kill are repaired, never trusted.
+"""
+
+from amity.files import dump, plain
+from amity.store.checks import differences, refuse_foreign, refuse_unusable, same_code
+from amity.store.reading import Commit, commits, read_config, read_lines, read_records
+from amity.store.rundir import Checkpointed, RunDir, finished
+
+__all__ = [
+    "Checkpointed",
+    "Commit",
+    "RunDir",
+    "commits",
+    "differences",
+    "dump",
+    "finished",
+    "plain",
+    "read_config",
+    "read_lines",
+    "read_records",
+    "refuse_foreign",
+    "refuse_unusable",
+    "same_code",
+]

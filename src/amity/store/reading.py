@@ -1,0 +1,107 @@
+"""Reading a run directory back: lines, records, config, checkpoints that are whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import safetensors
+
+from amity.config import Config, load
+from amity.errors import RunDirError
+from amity.learn.tensors import Archive, digest_of
+from amity.records import Record
+
+CODE = "code.json"
+"""Files of one's own classes, with their digests."""
+BEFORE = (".lock", "checkpoint", CODE)
+"""What may be there before config.toml is."""
+LINES = ("metrics.jsonl", "edges.jsonl", "rounds.jsonl")
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit record that was found whole."""
+
+    round: int
+    tensors: Archive | None
+    memory: dict[str, Any]
+    lines: dict[str, int]
+    """Bytes of each line file that belong to the rounds before `round`."""
+
+
+def config_digest(path: Path) -> str:
+    """Of the config as it is written, so that a later version with more options still takes up an
+    old run."""
+    return hashlib.sha256((path / "config.toml").read_bytes()).hexdigest()
+
+
+def commits(path: Path) -> Iterator[Commit]:
+    """Checkpoints that are whole, newest first; refused if they were made with another config."""
+    for record_path in sorted((path / "checkpoint").glob("round-*.json"), reverse=True):
+        commit = _read_commit(path, record_path)
+        if commit is not None:
+            yield commit
+
+
+def _read_commit(path: Path, record_path: Path) -> Commit | None:
+    try:
+        record = json.loads(record_path.read_bytes())
+        archive = Archive(record_path.with_suffix(".safetensors"))
+        lines = {name: record["lines"][name] for name in LINES}
+        if record["tensors"] != digest_of(archive.path):
+            return None
+        if record["config"] != config_digest(path):
+            raise RunDirError(
+                f"{path}: config.toml is not the one that this run was made with; put it back, or"
+                " use another out="
+            )
+        for name, want in lines.items():
+            written = (path / name).read_bytes()[: want["bytes"]]
+            if (
+                len(written) != want["bytes"]
+                or hashlib.sha256(written).hexdigest() != want["sha256"]
+            ):
+                return None
+        if not isinstance(record["memory"], dict):
+            return None
+        sizes = {name: int(want["bytes"]) for name, want in lines.items()}
+        return Commit(int(record["round"]), archive, record["memory"], sizes)
+    except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError):
+        return None
+
+
+def read_config(path: Path) -> Config:
+    """The config of a run directory."""
+    if (path / "comparison.json").is_file():
+        raise RunDirError(
+            f"{path}: holds a comparison, not a run; repeat its command with out={path} to go on"
+        )
+    if not (path / "config.toml").is_file():
+        raise RunDirError(f"{path}: holds no run (no config.toml)")
+    return load(path / "config.toml")
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """All whole lines of a file; a torn last one is left out."""
+    if not path.is_file():
+        return []
+    try:
+        return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+    except ValueError:
+        raise RunDirError(f"{path}: is damaged; `amity resume {path.parent}` repairs it") from None
+
+
+R = TypeVar("R", bound=Record)
+
+
+def read_records(path: Path, kind: type[R]) -> list[R]:
+    """The lines of a file as records; a torn last one is left out."""
+    try:
+        return [kind.of(line) for line in read_lines(path)]
+    except (TypeError, AttributeError):
+        raise RunDirError(f"{path}: holds lines that are not of an Amity run") from None

@@ -1,0 +1,120 @@
+"""The house stays as ARCHITECTURE.md draws it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LEAVES = "_version errors lazy rng files processes geometry registry topology units core facts records events console forward"
+LAYERS: list[set[str]] = [
+    set(LEAVES.split()),
+    {"data"},
+    {"learn"},
+    {"peer"},
+    {"choosing", "strategies", "stages", "methods"},
+    {"config"},
+    {"round"},
+    {"store"},
+    {"simulate", "show"},
+    {"sinks"},
+    {"net"},
+    {"lab"},
+    {"reproduce", "bench"},
+    {"cli"},
+]
+"""Packages, lowest first: each may import those of its own line and of those above."""
+
+
+def census(repository: Path) -> object:
+    sys.path.insert(0, str(repository / "tools"))
+    try:
+        import census as found
+    finally:
+        sys.path.pop(0)
+    return found
+
+
+@pytest.fixture(scope="module")
+def imports(repository: Path) -> dict[str, set[str]]:
+    """Which package imports which, by whatever kind of import that runs."""
+    found: dict[str, set[str]] = census(repository).take(repository / "src" / "amity").imports  # type: ignore[attr-defined]
+    return found
+
+
+def test_every_package_has_its_place(imports: dict[str, set[str]], repository: Path) -> None:
+    known = set().union(*LAYERS)
+    there = {p.stem for p in (repository / "src" / "amity").iterdir() if p.stem[:2] != "__"}
+    assert {name for name in there if name != "py"} == known
+
+
+def test_packages_import_only_what_stands_above_them(imports: dict[str, set[str]]) -> None:
+    height = {name: at for at, names in enumerate(LAYERS) for name in names}
+    wrong = [
+        f"{name} imports {other}"
+        for name, others in imports.items()
+        for other in others
+        if height[other] > height[name]
+    ]
+    assert wrong == []
+
+
+def test_no_packages_import_each_other_in_a_circle(
+    imports: dict[str, set[str]], repository: Path
+) -> None:
+    assert census(repository).cycles(imports) == []  # type: ignore[attr-defined]
+
+
+def test_the_two_runtimes_know_nothing_of_each_other(imports: dict[str, set[str]]) -> None:
+    assert "simulate" not in imports["net"]
+    assert "net" not in imports["simulate"]
+
+
+def test_the_map_names_every_package(repository: Path) -> None:
+    page = (repository / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    house = page[page.index("## The house") : page.index("## How it works")]
+    for name in set().union(*LAYERS[1:]) - {"choosing"}:
+        assert re.search(rf"\b{name}/", house), name
+
+
+def test_config_and_estimate_know_no_entry_by_name(repository: Path) -> None:
+    """Names of strategies, stages, methods and proxies stand nowhere in their code."""
+    from amity.methods import methods
+    from amity.stages import stages
+    from amity.strategies import strategies
+
+    names = {entry.name for registry in (methods, stages, strategies) for entry in registry}
+    defaults = {"afind+", "finetune", "local"}
+    """What a config has if nobody says anything; `local` is an engine, too."""
+    source = repository / "src" / "amity"
+    for path in [*(source / "config").glob("*.py"), source / "lab" / "estimate.py"]:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        said = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+        assert said & (names - defaults) == set(), path
+
+
+LIGHT = ("torch", "matplotlib", "sklearn", "scipy", "pandas", "networkx", "zenoh", "ray")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import amity",
+        "import amity.config; amity.config.load()",
+        "import sys; sys.argv = ['amity', '--help']; from amity.cli import main; main()",
+        "import sys; sys.argv = ['amity', 'list']; from amity.cli import main; main()",
+    ],
+)
+def test_nothing_heavy_is_loaded_before_it_is_needed(code: str) -> None:
+    program = f"""
+import atexit, sys
+atexit.register(lambda: sys.stderr.write(str([m for m in {LIGHT!r} if m in sys.modules])))
+{code}
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stderr == "[]"
