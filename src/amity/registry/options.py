@@ -50,12 +50,6 @@ def default_of(f: dataclasses.Field[Any]) -> Any:
     return f.default
 
 
-@cache
-def _adapter(cls: type) -> TypeAdapter[Any]:
-    """What checks a class: made once, for that takes longer than all of its checks."""
-    return TypeAdapter(cls)
-
-
 def _plain_default(cls: type, name: str) -> Any:
     return next((default_of(f) for f in dataclasses.fields(cls) if f.name == name), None)
 
