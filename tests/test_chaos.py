@@ -26,7 +26,6 @@ from amity.net.moment import Phase
 from amity.net.online import Online
 from amity.net.ops.collect import merge
 from amity.net.ops.swarm import Swarm
-from amity.net.ops.watch import last_line
 from amity.net.options import Net
 from amity.net.rounds import Rounds
 from amity.net.setup import read_setup
@@ -35,6 +34,19 @@ from amity.net.trust.roster import Member
 from amity.store import read_lines
 from tests.conftest import resolve
 from tests.namespaces import Lab, why_not
+
+
+def last_line(path: Path, tail: int = 16384) -> dict[str, Any]:
+    """The last whole line of a file of JSON lines; empty where there is none yet."""
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - tail))
+            lines = stream.read().split(b"\n")[:-1]
+        found = json.loads(lines[-1]) if lines else {}
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
 
 NET = Net(gather=20, deadline=12, patience=8, lease=2)
 without_namespaces = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")

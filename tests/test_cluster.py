@@ -33,12 +33,18 @@ def same(name, **layers):
     own = layers.pop("engine", {})
     local = amity.run(tiny(engine={"workers": 1, **own}, **layers), f"{name}-local")
     seen = []
-    def on_round(report):
-        seen.append(report.round)
-        if name == "lost" and seen == [0, 1, 2, 3, 4]:
-            cluster.remove_node(second, allow_graceful=False)
-            time.sleep(5)  # its processes may outlive it for a moment, and would finish so short a run
-    far = amity.run(tiny(engine=engine | own, **layers), f"{name}-ray", on_round)
+    class Watch:
+        def take(self, event):
+            if isinstance(event, amity.RoundDone):
+                self.on_round(event.report.round)
+        def on_round(self, number):
+            seen.append(number)
+            if name == "lost" and seen == [0, 1, 2, 3, 4]:
+                cluster.remove_node(second, allow_graceful=False)
+                time.sleep(5)  # its processes may outlive it for a moment, and would finish so short a run
+        def close(self):
+            pass
+    far = amity.run(tiny(engine=engine | own, **layers), f"{name}-ray", Watch())
     assert far.complete
     for kind in ("metrics", "edges", "rounds"):
         assert getattr(local, kind) == getattr(far, kind), (name, kind)

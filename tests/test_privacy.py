@@ -22,6 +22,7 @@ from amity.config import resolve
 from amity.core import Share
 from amity.data.samples import Samples
 from amity.errors import ConfigError
+from amity.files import dump
 from amity.lab.comparison import read_comparison
 from amity.lab.reports import write_report
 from amity.learn.clipping import by_functions, by_layers
@@ -39,7 +40,6 @@ from amity.peer.privacy import (
     statement,
     uncovered,
 )
-from amity.store import dump
 from tests.conftest import EVERY_METHOD, simulate, tiny
 from tests.test_every_strategy import check
 from tests.test_learn import samples

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amity.facts import Ledger
+from amity.files import plain
 from amity.lab.run import run
 from amity.records import (
     Books,
@@ -22,7 +23,7 @@ from amity.records import (
     TimingRecord,
     table_of,
 )
-from amity.store import plain, read_records
+from amity.store import read_records
 from tests.conftest import tiny
 
 KINDS = {

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         RoundDone,
         RunDone,
         RunFailed,
+        RunPlanned,
         RunStarted,
         Sink,
     )
@@ -118,8 +119,8 @@ DATA = {"amity.data": ("Dataset", "datasets", "partitions")}
 
 WATCHING = {
     "amity.events": (
-        *("Event", "PeerEvent", "Progress", "RoundDone", "RunDone", "RunFailed", "RunStarted"),
-        "Sink",
+        *("Event", "PeerEvent", "Progress", "RoundDone", "RunDone", "RunFailed", "RunPlanned"),
+        *("RunStarted", "Sink"),
     ),
     "amity.records": ("PeerRecord", "Report", "RoundRecord"),
 }
@@ -168,6 +169,7 @@ __all__ = [
     "Row",
     "RunDone",
     "RunFailed",
+    "RunPlanned",
     "RunStarted",
     "Share",
     "Similarity",

@@ -83,6 +83,11 @@ def brief(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 
 
+def line_of(error: BaseException) -> str:
+    """What to say of an error in one line: our own speak for themselves."""
+    return str(error) if isinstance(error, AmityError) else brief(error)
+
+
 def place_of(error: BaseException) -> str:
     """Where in somebody's own file it happened: ` (mine.py, line 41)`; nothing if in none."""
     frames = traceback.extract_tb(error.__traceback__)

@@ -8,16 +8,21 @@ are.
     RunStarted, then for every round any number of Progress and PeerEvent and one RoundDone,
     then RunDone or RunFailed.
 
+Where several runs are to be done, a RunPlanned of each comes before everything else, so that one
+knows how much there is to do. A run that went on after a failure begins again with RunStarted.
+
 A **sink** takes events and can be closed; see `amity.sinks`. The run directory is written before
 the event of a round is told, so a sink may read it, and a sink that fails loses nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from types import TracebackType
+from typing import Any, Literal, Protocol, runtime_checkable
 
+from amity.errors import line_of
 from amity.records import Report
 
 
@@ -26,12 +31,15 @@ class CellId:
     """Which run an event belongs to."""
 
     label: str
-    """What is compared: `afind+:paper`; of a single run, its strategy and stages."""
+    """What is compared: `afind+:paper`; of a single run, its strategy and stages; of a real peer,
+    its name."""
     seed: int
     path: str
     """Its run directory."""
     group: str = ""
     """The directory of the comparison, sweep, table or swarm that it is part of; empty: none."""
+    row: str = ""
+    """What it is counted under where many cells are shown together; empty: its label."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +50,15 @@ class Event:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunPlanned(Event):
+    """A run of several that are about to be done."""
+
+    rounds: int
+    reference: bool = False
+    """Whether no real network could run it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunStarted(Event):
     """A run begins, or goes on."""
 
@@ -49,7 +66,8 @@ class RunStarted(Event):
     """All keys of the run, nested as in config.toml."""
     rounds: int
     first: int = 0
-    """The round that it begins with: more than 0 after a resume, `rounds` if all was done before."""
+    """The round that it begins with: more than 0 after a resume, `rounds` if all was done
+    before."""
     reference: bool = False
     """Whether no real network could run it."""
 
@@ -99,6 +117,7 @@ class RunDone(Event):
     """A run has done all its rounds."""
 
 
+@runtime_checkable
 class Sink(Protocol):
     """Takes events, one after the other, in the process that was asked to run; can be closed."""
 
@@ -107,3 +126,88 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """The stream has ended; called once."""
+
+
+Tell = Callable[[Event], None]
+"""Whoever is told events."""
+
+
+def nobody(_event: Event) -> None:
+    """Told everything, keeps nothing."""
+
+
+class Teller:
+    """Tells the events of one run in their order. As a context it also tells how the run ended."""
+
+    def __init__(
+        self,
+        cell: CellId,
+        tell: Tell,
+        *,
+        config: Mapping[str, Any],
+        rounds: int,
+        reference: bool = False,
+    ) -> None:
+        self.cell = cell
+        self._tell, self._config = tell, config
+        self._rounds, self._reference = rounds, reference
+        self._next: int | None = None
+        """The round that comes next; None before the start."""
+
+    def __enter__(self) -> Teller:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self.failed(line_of(error))
+        elif self._next is None or self._next < self._rounds:
+            self.failed("ended before its last round")
+        else:
+            self._tell(RunDone(cell=self.cell))
+
+    def planned(self) -> None:
+        self._tell(RunPlanned(cell=self.cell, rounds=self._rounds, reference=self._reference))
+
+    def started(self, first: int, config: Mapping[str, Any] | None = None) -> None:
+        """The run begins with this round; `config` is the one that it was settled to."""
+        self._next = first
+        self._tell(
+            RunStarted(
+                cell=self.cell,
+                config=self._config if config is None else config,
+                rounds=self._rounds,
+                first=first,
+                reference=self._reference,
+            )
+        )
+
+    def progress(self, round: int, part: float) -> None:
+        self._tell(Progress(cell=self.cell, round=round, part=part))
+
+    def round(self, report: Report) -> None:
+        """A round is done, and on the disk."""
+        self._next = report.round + 1
+        self._tell(RoundDone(cell=self.cell, report=report))
+
+    def happened(
+        self, peer: str, what: What, about: str, why: str, more: Mapping[str, Any]
+    ) -> None:
+        """Something between real peers."""
+        rest = dict(more)
+        round = rest.pop("round", None)
+        self._tell(
+            PeerEvent(
+                cell=self.cell, peer=peer, what=what, about=about, why=why, round=round, more=rest
+            )
+        )
+
+    def failed(self, error: str) -> None:
+        """What could not even begin has a start, too: nobody hears of an end without one."""
+        if self._next is None:
+            self.started(0)
+        self._tell(RunFailed(cell=self.cell, error=error))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -38,6 +40,22 @@ def sync_folder(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def plain(value: Any) -> Any:
+    """JSON has no NaN: numbers that are not finite become null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(part) for part in value]
+    return value
+
+
+def dump(record: Mapping[str, Any]) -> bytes:
+    """A line of JSON."""
+    return (json.dumps(plain(record), ensure_ascii=False) + "\n").encode()
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:

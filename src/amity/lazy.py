@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import networkx as networkx
+    import pooch as pooch
+    import requests as requests
     import torch as torch
     from torch import nn as nn
 else:
@@ -28,4 +30,6 @@ else:
 
     networkx = _Later("networkx")
     nn = _Later("torch.nn")
+    pooch = _Later("pooch")
+    requests = _Later("requests")
     torch = _Later("torch")

@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 from rich.table import Table
 
+from amity.console import blank_table, err_console, out_console
 from amity.errors import ConfigError, unknown
 from amity.files import write_atomically
-from amity.lab.run import new_dir
-from amity.learn.learner import native_bf16
-from amity.show.terminal import blank_table, err_console, out_console
+from amity.lazy import torch
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="[WORKLOAD]...", show_default=False)]
 
@@ -40,10 +38,10 @@ def bench(
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Where the table and the figure go.")] = None,
 ) -> None:
-    """ModelFact the engine beside the plain PyTorch loop and the machine's matrix products, in one
+    """Measure the engine beside the plain PyTorch loop and the machine's matrix products, in one
     go."""
-    from amity.bench import measure, workloads
-    from amity.bench.scale import measure_scale
+    from amity.bench import workloads
+    from amity.lab.run import new_dir
 
     known = workloads()
     for name in names or []:
@@ -52,26 +50,51 @@ def bench(
     folder = out or new_dir("bench")
     if peers:
         _network(folder, as_json)
-        return
-    precisions = ("fp32",) if scale else _precisions(precision)
+    elif scale:
+        _scale(folder, as_json)
+    else:
+        _engine([known[name] for name in names or known], precision, repeats, folder, as_json)
+
+
+def _engine(
+    loads: Sequence[Any], precision: str, repeats: int, folder: Path, as_json: bool
+) -> None:
+    """The workloads, one after the other; as JSON each is told when it is measured."""
+    from amity.bench import measure
+
+    precisions, rows = _precisions(precision), list[Any]()
     with err_console.status("measuring") as status:
         say = status.update if err_console.is_terminal else err_console.print
-        if scale:
-            rows: list[Any] = measure_scale(say)
-        else:
-            rows = []
-            for name in names or list(known):
-                found = measure(known[name], precisions, say, repeats)
-                rows += found
-                for row in found if as_json else ():
-                    out_console.file.write(json.dumps(_plain(row)) + "\n")
-                    out_console.file.flush()
-    if scale and as_json:
-        out_console.file.write("".join(json.dumps(_plain(row)) + "\n" for row in rows))
+        for load in loads:
+            found = measure(load, precisions, say, repeats)
+            rows += found
+            if as_json:
+                _write_json(found)
     if not as_json:
-        out_console.print(_scale_table(rows) if scale else _table(rows))
-    figure = _save(folder, rows, "scale" if scale else "bench")
-    err_console.print(f"figure: {figure}", soft_wrap=True, markup=False)
+        out_console.print(_table(rows))
+    _tell_figure(_save(folder, rows, "bench"))
+
+
+def _scale(folder: Path, as_json: bool) -> None:
+    """Time and memory by the number of peers."""
+    from amity.bench.scale import measure_scale
+
+    with err_console.status("measuring") as status:
+        rows = measure_scale(status.update if err_console.is_terminal else err_console.print)
+    if as_json:
+        _write_json(rows)
+    else:
+        out_console.print(_scale_table(rows))
+    _tell_figure(_save(folder, rows, "scale"))
+
+
+def _write_json(rows: Sequence[Any]) -> None:
+    out_console.file.write("".join(json.dumps(_plain(row)) + "\n" for row in rows))
+    out_console.file.flush()
+
+
+def _tell_figure(path: Path) -> None:
+    err_console.print(f"figure: {path}", soft_wrap=True, markup=False)
 
 
 def _network(folder: Path, as_json: bool) -> None:
@@ -101,13 +124,15 @@ def _network(folder: Path, as_json: bool) -> None:
             row.strategy, *phases, f"{100 * row.overhead:.0f} %" if row.seconds else "", *asks
         )
     if as_json:
-        out_console.file.write("".join(json.dumps(_plain(row)) + "\n" for row in rows))
+        _write_json(rows)
     else:
         out_console.print(table)
-    err_console.print(f"figure: {_save(folder, rows, 'peers')}", soft_wrap=True, markup=False)
+    _tell_figure(_save(folder, rows, "peers"))
 
 
 def _precisions(wanted: str) -> tuple[str, ...]:
+    from amity.learn.learner import native_bf16
+
     if wanted not in ("both", "fp32", "bf16"):
         raise ConfigError(f"--precision: expected fp32, bf16 or both, got {wanted!r}")
     if wanted != "both":

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from amity.cli.peer import Keys, needs_peers
-from amity.config import only
+from amity.cli.common import Keys
+from amity.cli.peer import needs_peers
+from amity.console import say
 from amity.errors import ConfigError
-from amity.show.terminal import say
 
 app = typer.Typer(
     no_args_is_help=True, help="Certificates: found an authority, and sign those who take part."
@@ -36,6 +36,8 @@ def _days(values: dict[str, str], default: float) -> float:
 def init(folder: Folder, words: Keys = None) -> None:
     """Found an authority: a key that stays here, and ca.pem for every member. Own keys: name=,
     days=3650."""
+    from amity.config import only
+
     with needs_peers():
         from amity.net.trust.certs import CA_KEY, ca_init
         from amity.net.trust.identity import CA, expires
@@ -51,6 +53,8 @@ def init(folder: Folder, words: Keys = None) -> None:
 def sign(folder: Folder, request: Request, words: Keys = None) -> None:
     """Sign a peer's request. Own keys: name=PEER (who you know sent it), days=90, out=FILE (default
     cert.pem beside it)."""
+    from amity.config import only
+
     with needs_peers():
         from amity.net.trust.certs import ca_sign, load_request
         from amity.net.trust.identity import (

@@ -3,47 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 from rich.table import Table
 
-from amity.config import load, only, parse
-from amity.data import datasets
-from amity.data import femnist as leaf
-from amity.data.fetch import get
-from amity.data.published import Published, usable
+from amity.cli.common import Keys
+from amity.console import err_console, out_console, status
 from amity.errors import ConfigError, DataError, unknown
 from amity.files import write_atomically
-from amity.lab.estimate import size
-from amity.show.terminal import err_console, out_console, status
+from amity.units import size
+
+if TYPE_CHECKING:
+    from amity.data.published import Published
 
 app = typer.Typer(
     no_args_is_help=True, help="Datasets: what is there, how to get what is not, how it looks."
 )
-Keys = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", show_default=False)]
 Name = Annotated[str, typer.Argument(help="A dataset, such as cifar10.")]
 
 
 def published() -> dict[str, Published]:
     """The datasets that are files, by name."""
+    from amity.data import datasets
+    from amity.data.published import Published
+
     found = {entry.name: vars(entry.cls).get("published") for entry in datasets}
     return {name: dataset for name, dataset in found.items() if isinstance(dataset, Published)}
 
 
 def _where(dataset: Published) -> tuple[Path, int]:
+    from amity.data import femnist
+    from amity.data.published import usable
+
     if dataset.files:
         return usable(dataset)
-    folder = leaf.find()
+    folder = femnist.find()
     return folder, sum(path.stat().st_size for path in folder.glob("*/*.json"))
 
 
@@ -70,6 +65,19 @@ def list_datasets() -> None:
 def get_dataset(name: Name, words: Keys = None) -> None:
     """Download a dataset: checked, resumable. Own keys: dir=FOLDER (default AMITY_DATA or the
     cache), mirror=URL."""
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TaskID,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    from amity.config import only
+    from amity.data.fetch import get
+
     values = only(words or [], "dir", "mirror")
     known = published()
     if name not in known:
@@ -104,6 +112,7 @@ def get_dataset(name: Name, words: Keys = None) -> None:
 def show_dataset(name: Name, words: Keys = None) -> None:
     """Draw a contact sheet of samples and the partition. Keys as in `amity run`, and
     out=FILE.html."""
+    from amity.config import load, parse
     from amity.show.report import data_html
 
     values = parse(words or [])

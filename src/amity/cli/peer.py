@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.live import Live
 
-from amity.config import load, only, out_path, parse, split_words, typed
+from amity.cli.common import Keys, Words, sinks_of
+from amity.console import complain, err_console, out_console, say, status
 from amity.errors import ConfigError
 from amity.files import write_atomically
-from amity.lab.reports import write_report
-from amity.lab.result import Result
-from amity.lab.run import new_dir
-from amity.records import Report
-from amity.round.build import load_data
-from amity.show.terminal import complain, err_console, out_console, say, show_run, status
 
 if TYPE_CHECKING:
     from amity.net.ops.swarm import Swarm
@@ -27,7 +20,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True, help="One peer of a real network: keys, checks, and the peer itself."
 )
-Keys = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", show_default=False)]
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="The peer's folder, with its peer.toml.")
 ]
@@ -41,6 +33,7 @@ state = "state"
 data = "mine"
 # classes = ["a", "b"]     # the same list at every member, if somebody may lack a class
 metrics = 9464             # http://127.0.0.1:9464/metrics; 0: none
+# sinks = ["rounds", "jsonl"]   # who is told what happens here; `amity list sinks`
 
 [net]
 deadline = 60              # seconds that a round waits for the others' cards
@@ -76,6 +69,8 @@ def init(folder: Folder, words: Keys = None) -> None:
     host= is where others reach it (an address or a name; several with commas). port=0: behind NAT,
     by way of a relay.
     """
+    from amity.config import only
+
     with needs_peers():
         from amity.net.trust.certs import make_key
         from amity.net.trust.identity import fingerprint_of, load_key, public_of
@@ -115,6 +110,8 @@ def init(folder: Folder, words: Keys = None) -> None:
 def request(folder: Folder, words: Keys = None) -> None:
     """A new certificate request for the old key: to renew, or after a move. Own key: host=
     (default: as before)."""
+    from amity.config import only
+
     with needs_peers():
         from amity.net.setup import read_setup
         from amity.net.trust.certs import make_request
@@ -141,6 +138,8 @@ def check(folder: Folder) -> None:
         from amity.net.ops.check import check_peer
         from amity.net.ops.greet import greetings
         from amity.net.setup import data_of, read_setup
+    from amity.round.build import load_data
+
     setup = read_setup(folder)
 
     def described() -> str:
@@ -175,27 +174,26 @@ def _finding(finding: Any) -> None:
 
 @app.command("run")
 def run(folder: Folder, words: Keys = None) -> None:
-    """Run the peer of a folder, to its last round; started again, it goes on. Further words are
-    config keys and net.*."""
+    """Run the peer of a folder, to its last round; started again, it goes on. Own key: sinks=A,B;
+    further words are config keys and net.*."""
+    from amity.config import parse, split_list
+    from amity.round.build import load_data
+
     with needs_peers():
         from amity.net.ops.serve import serve
         from amity.net.setup import read_setup
-    setup = read_setup(folder, parse(words or []))
+
+    values = parse(words or [])
+    given = values.pop("sinks", None)
+    setup = read_setup(folder, values)
     with status(f"reading {setup.config.data.name}"):
         load_data(setup.config)
     say(
         f"{setup.who.name}: listening on {setup.who.listen or 'nothing (relay only)'}; log:"
         f" {setup.state / 'audit.jsonl'}"
     )
-
-    def told(report: Report) -> None:
-        ((me, record),) = report.peers.items()
-        row = {j: weight for j, weight in report.rows[me].items() if j != me}
-        took = ", ".join(f"{j} {weight:.2f}" for j, weight in sorted(row.items())) or "nobody"
-        score = "" if record.accuracy is None else f"accuracy {100 * record.accuracy:.1f} %, "
-        say(f"round {report.round}: {score}took from {took}; {sum(report.seconds.values()):.1f} s")
-
-    serve(setup, told)
+    own = setup.who.sinks if given is None else split_list(given)
+    serve(setup, ["rounds"] if own is None else list(own))
 
 
 def relay(folder: Folder) -> None:
@@ -210,66 +208,57 @@ def relay(folder: Folder) -> None:
 
 
 def swarm(
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE.toml] [KEY=VALUE]...", show_default=False)
-    ] = None,
+    words: Words = None,
     peers: Annotated[int, typer.Option(help="How many; also peers=N.", min=2, max=256)] = 8,
 ) -> None:
     """A real network on this machine: certificates, one process a peer, a live table, the same
-    report. Own key: out=DIR.
+    report. Own keys: out=DIR sinks=A,B.
 
     Keys are those of `amity run`, and net.*: `amity swarm --peers 8 rounds=5 net.transfer=bf16
     out=runs/s`.
     """
+    from amity.config import load, out_path, split_words, typed
+    from amity.lab.reports import write_report
+    from amity.lab.result import Result
+    from amity.lab.run import new_dir
+    from amity.show.terminal import show_run
+    from amity.sinks.stream import Stream
+
     with needs_peers():
         from amity.net.ops.collect import merge
         from amity.net.ops.swarm import Swarm
         from amity.net.options import Net
         from amity.net.setup import split_net
-    file, given, mine = split_words(words or [], "out")
+    file, given, mine = split_words(words or [], "out", "sinks")
     values, net = split_net(given)
     out = out_path(mine) if "out" in mine else new_dir("swarm")
     config = load(file, {"peers": peers, **values})
+    stream = Stream(sinks_of(mine, file, default="peers"))
     with status(f"reading {config.data.name}; keys and certificates"):
-        crowd = Swarm(out, config, typed("net", Net, net))
+        crowd = Swarm(out, config, typed("net", Net, net), tell=stream.take)
         crowd.lay_out()
     label, name = crowd.config.label, crowd.config.data.name
     say(
         f"{label}: {name}, {crowd.config.peers} peers, {crowd.config.rounds} rounds, each peer a"
         f" process; {out}"
     )
-    _watch(crowd)
+    with stream:
+        _wait(crowd)
     with status("drawing the report"):
         merge(out, crowd.config)
-    show_run(Result(out, crowd.config), write_report(out))
+    show_run(Result(out, crowd.config))
+    say(f"report: {write_report(out)}")
     for peer, error in crowd.failed.items():
         complain(f"{peer} failed: {error}")
     if crowd.failed:
         raise SystemExit(1)
 
 
-def _watch(crowd: Swarm) -> None:
-    """A live table on a terminal, a line now and then elsewhere; Ctrl-C ends all peers, and loses
-    nothing."""
-    from amity.net.ops.watch import Watch
-
-    watch, last = Watch(crowd), 0.0
+def _wait(crowd: Swarm) -> None:
+    """Ctrl-C ends all peers, and loses nothing."""
     crowd.start()
     try:
-        if out_console.is_terminal:
-            with Live(watch.table(), console=out_console, refresh_per_second=4) as live:
-                crowd.wait(tick=lambda: live.update(watch.table()))
-                live.update(watch.table())
-        else:
-
-            def line() -> None:
-                nonlocal last
-                if time.monotonic() - last > 5:
-                    last = time.monotonic()
-                    say(watch.line())
-
-            crowd.wait(tick=line)
-            say(watch.line())
+        crowd.wait()
     except KeyboardInterrupt:
         err_console.print("ending the peers; the same command with the same out= goes on")
         raise

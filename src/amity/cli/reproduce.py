@@ -7,32 +7,29 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from amity.config import count, out_path, seeds_of, split_list, split_words
+from amity.cli.common import Words, sinks_of
+from amity.console import blank_table, complain, out_console, say, status
 from amity.errors import ConfigError, Failure, unknown
-from amity.lab.estimate import duration, estimate
 from amity.processes import cores
-from amity.reproduce.catalogue import EXPERIMENTS, PRESETS
-from amity.reproduce.labels import NAME as LABELS
-from amity.reproduce.labels import measure_labels
-from amity.reproduce.run import ROOT, Todo, prepare
-from amity.reproduce.table import Table
-from amity.round.build import load_data
-from amity.show.terminal import blank_table, complain, out_console, say, status
-from amity.sinks.progress import Board
+from amity.units import duration
 
-ALL = "all"
-OWN = ("seeds", "out", "jobs", "rows", "columns", "panels")
-Name = Annotated[str, typer.Argument(help=f"{', '.join(EXPERIMENTS)}, {LABELS} or {ALL}.")]
-Words = Annotated[
-    list[str] | None, typer.Argument(metavar="[FILE.toml] [KEY=VALUE]...", show_default=False)
+if TYPE_CHECKING:
+    from amity.reproduce.run import Todo
+    from amity.reproduce.table import Table
+
+ALL, LABELS = "all", "labels"
+OWN = ("seeds", "out", "jobs", "rows", "columns", "panels", "sinks")
+Name = Annotated[
+    str, typer.Argument(help="table1, tau, toy, ... (a wrong name lists them), or all.")
 ]
-PresetOption = Annotated[str, typer.Option("--preset", help=f"Sizes: {', '.join(PRESETS)}.")]
+PresetOption = Annotated[str, typer.Option("--preset", help="Sizes: smoke, cpu, paper.")]
+UNSEEN = ("out", "jobs", "sinks")
+"""Own keys that a table does not depend on."""
 Done = Annotated[
     bool, typer.Option("--done", help="Run nothing: the table of what is finished so far.")
 ]
@@ -42,12 +39,16 @@ def reproduce(
     name: Name, words: Words = None, preset: PresetOption = "cpu", done: Done = False
 ) -> None:
     """A table or figure of the paper beside ours, with a verdict per claim. Own keys: seeds=0,1,2
-    out=DIR jobs=N rows=A,B columns=WORD panels=WORD; all others are config keys.
+    out=DIR jobs=N rows=A,B columns=WORD panels=WORD sinks=A,B; all others are config keys.
 
     Presets: smoke (seconds, on built-in data), cpu (two cores), paper (as printed, for a GPU or a
     cluster). Finished cells are kept: the same command goes on where it was, and tables share
     cells. engine=ray spreads them over a cluster. --done shows what is finished so far.
     """
+    from amity.config import count, out_path, seeds_of, split_list, split_words
+    from amity.reproduce.catalogue import EXPERIMENTS, PRESETS
+    from amity.reproduce.run import ROOT, prepare
+
     file, values, mine = split_words(words or [], *OWN)
     if name not in (*EXPERIMENTS, LABELS, ALL):
         raise ConfigError(unknown("experiment", name, [*EXPERIMENTS, LABELS, ALL]))
@@ -58,18 +59,20 @@ def reproduce(
             raise ConfigError(f"{key}: expected names or numbers separated by commas, got nothing")
     root = out_path(mine) if "out" in mine else ROOT
     seeds, jobs = seeds_of(mine["seeds"]) if "seeds" in mine else [], count(mine, "jobs")
+    sinks = sinks_of(mine, file)
     if name == LABELS:
         _refuse_for_labels(mine, preset, done)
         _labels(file, values, seeds, root, preset)
         return
-    asked = [word for word in words or [] if word.partition("=")[0].strip() not in ("out", "jobs")]
+    asked = [word for word in words or [] if word.partition("=")[0].strip() not in UNSEEN]
     rows, columns, panels = (split_list(mine.get(key, "")) for key in ("rows", "columns", "panels"))
     failed, pages = False, list[Path]()
     for one in EXPERIMENTS if name == ALL else (name,):
         command = shlex.join(["amity", "reproduce", one, "--preset", preset, *asked])
         try:
             todo = prepare(one, preset, seeds, root, rows, columns, panels, file, values, command)
-            failed |= bool(_finish(todo, todo.so_far() if done else _run(todo, jobs)))
+            table = todo.so_far() if done else _run(todo, jobs, sinks)
+            failed |= bool(_finish(todo, table))
             pages.append(todo.path / "report.html")
         except Failure as error:
             if name != ALL:
@@ -88,7 +91,7 @@ def reproduce(
 
 def _refuse_for_labels(mine: Mapping[str, object], preset: str, done: bool) -> None:
     """It has no table, and one size."""
-    for key in ("rows", "columns", "panels", "jobs"):
+    for key in ("rows", "columns", "panels", "jobs", "sinks"):
         if key in mine:
             raise ConfigError(f"{key}: {LABELS!r} is no table and does not take it")
     if done or preset == "paper":
@@ -102,6 +105,8 @@ def _labels(
     file: Path | None, values: dict[str, object], seeds: list[int], root: Path, preset: str
 ) -> None:
     """The one experiment that is no table of runs."""
+    from amity.reproduce.labels import measure_labels
+
     small = {
         "data": "digits",
         "model": "mlp",
@@ -115,7 +120,10 @@ def _labels(
     say(f"report: {measure_labels(file, values, chosen, root / f'{LABELS}-{preset}', say)}")
 
 
-def _run(todo: Todo, jobs: int) -> Table:
+def _run(todo: Todo, jobs: int, sinks: list[str]) -> Table:
+    from amity.lab.estimate import estimate
+    from amity.round.build import load_data
+
     cells = todo.cells
     with status("reading the data"):
         for cell in cells:
@@ -131,9 +139,7 @@ def _run(todo: Todo, jobs: int) -> Table:
         f" them done already{guess}"
     )
     began = time.monotonic()
-    board = Board(out_console, [replace(cell, label=cell.label.split(" | ")[-2]) for cell in cells])
-    with board:
-        table = todo.run(jobs, board.on_event)
+    table = todo.run(jobs, sinks)
     if left:
         say(f"{len(left)} runs in {duration(time.monotonic() - began)}")
     return table

@@ -4,7 +4,7 @@
 command line and `layers` puts defaults, files and overrides on top of each other.
 """
 
-from amity.config.layers import load, nested, read_toml, resolve
+from amity.config.layers import ASIDE, load, nested, read_run, read_toml, resolve
 from amity.config.parts import (
     Availability,
     Checkpoint,
@@ -31,6 +31,7 @@ from amity.config.words import (
 )
 
 __all__ = [
+    "ASIDE",
     "PARTS",
     "SCALARS",
     "SECTIONS",
@@ -51,6 +52,7 @@ __all__ = [
     "only",
     "out_path",
     "parse",
+    "read_run",
     "read_spec",
     "read_toml",
     "resolve",

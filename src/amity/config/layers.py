@@ -26,7 +26,16 @@ def load(
 ) -> Config:
     """From a TOML file (or none) and overrides, as `key=value` strings or as a mapping."""
     given = nested(overrides if isinstance(overrides, Mapping) else parse(overrides))
-    return resolve([read_toml(file) if file else {}, given])
+    return resolve([read_run(file) if file else {}, given])
+
+
+ASIDE = ("sinks",)
+"""Keys that may stand in a file beside those of the run: no result depends on them."""
+
+
+def read_run(file: str | Path) -> dict[str, Any]:
+    """The keys of a file that belong to the run itself."""
+    return {key: value for key, value in read_toml(file).items() if key not in ASIDE}
 
 
 def read_toml(file: str | Path) -> dict[str, Any]:

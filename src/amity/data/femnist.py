@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import pooch
 
 from amity.data.base import Dataset, build, datasets
 from amity.data.published import Published, roots
 from amity.errors import DataError, StorageError
 from amity.files import write_atomically
+from amity.lazy import pooch
 
 Array = np.ndarray[Any, Any]
 

@@ -18,12 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pooch
-import requests
-
 from amity.data.published import Download, Published, find, home, read
 from amity.errors import DataError, Failure, StorageError
 from amity.files import sync_folder
+from amity.lazy import pooch, requests
 
 ATTEMPTS = 5
 """Attempts in a row that bring nothing new before we give up."""

@@ -17,9 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pooch
-
 from amity.errors import DataError
+from amity.lazy import pooch
 
 
 @dataclass(frozen=True)

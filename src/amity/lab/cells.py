@@ -10,23 +10,24 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess
-from multiprocessing.queues import Queue
 from pathlib import Path
-from queue import Empty
 from typing import Any
 
 import torch
 
 from amity.config import Config
-from amity.errors import AmityError, Failure, brief
+from amity.errors import Failure, line_of
+from amity.events import CellId, Event, RunDone, RunFailed, RunStarted, Tell, Teller, nobody
+from amity.forward import Inbox, Outbox, PipeSink, pipe
 from amity.lab.result import Result
-from amity.lab.run import run
+from amity.lab.run import run_into, teller_of
 from amity.processes import CAN_FORK, cores, die_with, share_cores
 from amity.round.build import load_data
-from amity.store import finished, read_config
+from amity.store import RunDir, finished, read_config
 
 
 @dataclass(frozen=True)
@@ -37,19 +38,8 @@ class Cell:
     seed: int
     config: Config
     path: Path
-
-
-@dataclass(frozen=True)
-class Event:
-    """What a worker tells: a round is done, a cell is done (round = -1), or a cell failed
-    (error)."""
-
-    cell: int
-    round: int
-    accuracy: float | None = None
-    error: str = ""
-    part: float = 1.0
-    """How much of the round is done."""
+    row: str = ""
+    """What it is counted under in a display; empty: its label."""
 
 
 @dataclass
@@ -60,102 +50,143 @@ class Outcome:
     errors: dict[int, str] = field(default_factory=dict)
 
 
-OnEvent = Callable[[Event], None]
-
-
-def run_cells(cells: Sequence[Cell], jobs: int = 0, on_event: OnEvent | None = None) -> Outcome:
-    """Run all cells; a cell that fails does not stop the others."""
-    tell = on_event or (lambda event: None)
+def run_cells(
+    cells: Sequence[Cell], jobs: int = 0, tell: Tell = nobody, group: Path | None = None
+) -> Outcome:
+    """Run all cells; a cell that fails does not stop the others. `group` is the directory of the
+    table that they are part of."""
     for cell in cells:
         load_data(cell.config)
+    batch = Batch(cells, tell, str(group or ""))
     jobs = min(jobs or cores(), len(cells))
     if jobs > 1 and CAN_FORK:
-        errors = _in_processes(cells, jobs, tell)
+        _in_processes(batch, jobs)
     else:
-        errors = {}
-        for at, cell in enumerate(cells):
-            event = _run_one(at, cell, tell)
-            errors |= {at: event.error} if event.error else {}
-            tell(event)
+        for at in range(len(cells)):
+            batch.run_one(at, batch.take)
     results = {
         at: Result(cell.path, read_config(cell.path))
         for at, cell in enumerate(cells)
-        if at not in errors
+        if at not in batch.errors
     }
-    return Outcome(results, errors)
+    return Outcome(results, batch.errors)
 
 
-def _run_one(at: int, cell: Cell, tell: OnEvent) -> Event:
-    try:
-        if finished(cell.path, cell.config):
-            return Event(at, -1)
-        run(
-            cell.config,
-            cell.path,
-            lambda report: tell(Event(at, report.round, report.network.accuracy)),
-            lambda round, share: tell(Event(at, round, part=share)),
+class Batch:
+    """Cells that are run, and how far they are: it hears every event before it is told on."""
+
+    def __init__(self, cells: Sequence[Cell], tell: Tell, group: str) -> None:
+        self.cells, self._tell, self._group = cells, tell, group
+        self.errors: dict[int, str] = {}
+        self._at: dict[CellId, int] = {}
+        self._left = set(range(len(cells)))
+        self._begun: dict[CellId, None] = {}
+        for at in range(len(cells)):
+            teller = self._teller(at, tell)
+            self._at[teller.cell] = at
+            teller.planned()
+
+    def _teller(self, at: int, tell: Tell) -> Teller:
+        cell = self.cells[at]
+        return teller_of(
+            cell.config, cell.path, tell, label=cell.label, group=self._group, row=cell.row
         )
-    except AmityError as error:
-        return Event(at, -1, error=str(error))
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # one cell, whatever it does, does not take the others down
-        return Event(at, -1, error=brief(error))
-    return Event(at, -1)
+
+    @property
+    def unfinished(self) -> bool:
+        return bool(self._left)
+
+    def take(self, event: Event) -> None:
+        """An event of a cell, from here or from a worker."""
+        if isinstance(event, RunStarted):
+            self._begun[event.cell] = None
+        if isinstance(event, RunFailed):
+            self.errors[self._at[event.cell]] = event.error
+        if isinstance(event, RunFailed | RunDone):
+            self._left.discard(self._at[event.cell])
+            self._begun.pop(event.cell, None)
+        self._tell(event)
+
+    def broken_off(self, error: BaseException) -> None:
+        """What was on its way will not go on."""
+        for cell in list(self._begun):
+            self._tell(RunFailed(cell=cell, error=line_of(error)))
+
+    def run_one(self, at: int, tell: Tell) -> None:
+        """One cell; whatever it does, it does not take the others down."""
+        cell = self.cells[at]
+        try:
+            with self._teller(at, tell) as teller:
+                if finished(cell.path, cell.config):
+                    config = RunDir.check(cell.path, cell.config)
+                    teller.started(config.rounds, config.to_dict())
+                else:
+                    run_into(cell.path, cell.config, teller)
+        except (Exception, SystemExit):  # the teller has told it
+            return
 
 
-def _work(cells: Sequence[Cell], turn: Any, events: Queue[Event], parent: int, jobs: int) -> None:
+@dataclass(frozen=True)
+class _Worker:
+    process: ForkProcess
+    inbox: Inbox
+
+
+def _work(batch: Batch, turn: Any, sink: PipeSink, parent: int, jobs: int) -> None:
     """A worker: take the next cell until none is left. The parent decides what Ctrl-C means."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with(parent)
     share_cores(jobs)
     torch.set_num_threads(1)
+    outbox = Outbox(sink)
     while True:
         with turn.get_lock():
             at = turn.value
             turn.value += 1
-        if at >= len(cells):
-            return
-        events.put(_run_one(at, cells[at], events.put))
+        if at >= len(batch.cells):
+            break
+        batch.run_one(at, outbox.take)
+    outbox.close(patience=None)
 
 
-def _in_processes(cells: Sequence[Cell], jobs: int, tell: OnEvent) -> dict[int, str]:
-    context = multiprocessing.get_context("fork")
-    events, turn = context.Queue(), context.Value("i", 0)
-    workers: list[ForkProcess] = [
-        context.Process(target=_work, args=(cells, turn, events, os.getpid(), jobs))
-        for _ in range(jobs)
-    ]
-    for worker in workers:
-        worker.start()
-    left = set(range(len(cells)))
-    errors: dict[int, str] = {}
+def _hire(batch: Batch, turn: Any, jobs: int) -> _Worker:
+    inbox, sink = pipe()
+    process = multiprocessing.get_context("fork").Process(
+        target=_work, args=(batch, turn, sink, os.getpid(), jobs)
+    )
+    process.start()
+    sink.close()  # the worker has its own: with it the pipe ends
+    return _Worker(process, inbox)
+
+
+def _in_processes(batch: Batch, jobs: int) -> None:
+    turn = multiprocessing.get_context("fork").Value("i", 0)
+    workers = [_hire(batch, turn, jobs) for _ in range(jobs)]
     try:
-        while left:
-            try:
-                event = events.get(timeout=0.5)
-            except Empty:
-                dead = _dead(workers)
-                # in this order: who has exited has told all it had to tell
-                if dead and events.empty():
-                    raise Failure(dead) from None
-                continue
-            if event.round == -1:
-                left.discard(event.cell)
-                errors |= {event.cell: event.error} if event.error else {}
-            tell(event)
+        while batch.unfinished:
+            dead = _dead(workers)
+            # in this order: who has exited has told all it had to tell
+            for worker in workers:
+                for event in worker.inbox.take():
+                    batch.take(event)
+            if dead and batch.unfinished:
+                raise Failure(dead)
+            inboxes = [worker.inbox for worker in workers]
+            wait([inbox.fileno() for inbox in inboxes if not inbox.ended], timeout=0.5)
+    except BaseException as error:
+        batch.broken_off(error)
+        raise
     finally:
         for worker in workers:
-            worker.terminate() if left else None
-            worker.join()
-    return errors
+            worker.process.terminate() if batch.unfinished else None
+            worker.process.join()
+            worker.inbox.close()
 
 
-def _dead(workers: Sequence[ForkProcess]) -> str:
+def _dead(workers: Sequence[_Worker]) -> str:
     """What to say if a worker died, or all have left although cells are missing; empty if all is
     well."""
-    codes = [worker.exitcode for worker in workers]
+    codes = [worker.process.exitcode for worker in workers]
     if not any(codes) and None in codes:
         return ""
     code = next((code for code in codes if code), 0)

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,14 @@ from amity.config import Config, read_spec, resolve
 from amity.core import Strategy
 from amity.errors import ConfigError, Failure, RunDirError, brief
 from amity.files import write_atomically
-from amity.lab.cells import Cell, OnEvent, run_cells
+from amity.lab.cells import Cell, run_cells
 from amity.lab.comparison import Comparison
 from amity.lab.result import Result
-from amity.lab.run import as_config, new_dir
+from amity.lab.run import Given, as_config, new_dir, sinks_of
 from amity.methods import methods
 from amity.peer.privacy import needs_opacus
 from amity.round.build import bad_peers
+from amity.sinks.stream import Stream, Wanted
 from amity.store import RunDir, refuse_unusable
 from amity.strategies import strategies as registry
 from amity.topology import peer_names
@@ -142,11 +143,20 @@ def _prepare(cells: Sequence[Cell], path: Path) -> dict[str, list[str]]:
     return folders
 
 
-def collect(cells: Sequence[Cell], path: Path, jobs: int, on_event: OnEvent | None) -> Comparison:
+Before = Callable[[Sequence[Cell]], None]
+"""Shown all cells before the first is run."""
+
+
+def unseen(_cells: Sequence[Cell]) -> None:
+    """Nobody looks."""
+
+
+def collect(cells: Sequence[Cell], path: Path, jobs: int, stream: Stream) -> Comparison:
     """Run cells and gather them by label, in the order in which the labels first come."""
     folders = _prepare(cells, path)
-    write_atomically(path / "comparison.json", json.dumps(folders, indent=1).encode())
-    outcome = run_cells(cells, jobs, on_event)
+    with stream:
+        write_atomically(path / "comparison.json", json.dumps(folders, indent=1).encode())
+        outcome = run_cells(cells, jobs, stream.take, path)
     results: dict[str, list[Result]] = {cell.label: [] for cell in cells}
     for at, result in sorted(outcome.results.items()):
         results[cells[at].label].append(result)
@@ -161,22 +171,27 @@ def collect(cells: Sequence[Cell], path: Path, jobs: int, on_event: OnEvent | No
 def compare(
     strategies: Sequence[str | Strategy] = DEFAULT_STRATEGIES,
     seeds: Sequence[int] = (0, 1, 2),
-    config: Config | Mapping[str, Any] | str | Path | None = None,
+    config: Given = None,
     out: str | Path | None = None,
     jobs: int = 0,
-    on_event: OnEvent | None = None,
+    sinks: Wanted = None,
+    before: Before = unseen,
     **overrides: Any,
 ) -> Comparison:
     """Compare strategies on the same data, graph and seeds, and write a report.
 
     `strategies` are names (`"gossip"`, `"afind+:paper:tau=0.8"`, `"my_file.py:Mine"`) or instances
     of one's own class. `amity.compare(["local", "gossip", Mine(k=3)], seeds=[0, 1], peers=10)`
+
+    `sinks` are told what happens, as in `run`; `before` is shown all cells before the first is run.
     """
     if isinstance(strategies, str):
         raise ConfigError(f"strategies: expected a list, got {strategies!r}; use [{strategies!r}]")
+    stream = Stream(sinks_of(config, sinks))
     base = as_config(config, overrides)
     path = Path(out) if out else new_dir("compare")
     cells = cells_for(base, strategies, seeds, path)
-    comparison = collect(cells, path, jobs, on_event)
+    before(cells)
+    comparison = collect(cells, path, jobs, stream)
     comparison.save()
     return comparison

@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from amity.config import Config, load, nested, resolve
+from amity.config import ASIDE, Config, load, nested, read_toml, resolve
+from amity.core import Reference
+from amity.events import CellId, Tell, Teller
 from amity.lab.result import Result
 from amity.records import Report
 from amity.round.build import load_data
 from amity.simulate import Simulation
 from amity.simulate.crew import CrewLost
+from amity.sinks.stream import Stream, Wanted
 from amity.store import RunDir, commits, read_config
 
-OnRound = Callable[[Report], None]
-OnPart = Callable[[int, float], None]
-"""Told a round, and how much of it is done: now and then in long rounds."""
+Given: TypeAlias = Config | Mapping[str, Any] | str | Path | None
+"""What the public functions take for a config: a Config, a mapping, a TOML file, or nothing."""
 
 
-def as_config(
-    config: Config | Mapping[str, Any] | str | Path | None, overrides: Mapping[str, Any]
-) -> Config:
-    """What the public functions take for a config: a Config, a mapping, a TOML file, or nothing."""
+def as_config(config: Given, overrides: Mapping[str, Any]) -> Config:
+    """The config of a run, with these keys on top."""
     if isinstance(config, Config):
         return config.replace(**overrides) if overrides else config
     if isinstance(config, Mapping):
-        return resolve([nested(config), nested(overrides)])
+        own = {key: value for key, value in config.items() if key not in ASIDE}
+        return resolve([nested(own), nested(overrides)])
     return load(config, overrides)
+
+
+def sinks_of(config: Given, sinks: Wanted) -> Wanted:
+    """The sinks that were asked for, or those that stand in the file (or mapping) of the run."""
+    if sinks is not None or config is None or isinstance(config, Config):
+        return sinks
+    given: Wanted = (config if isinstance(config, Mapping) else read_toml(config)).get("sinks")
+    return given
 
 
 def new_dir(prefix: str) -> Path:
@@ -41,46 +50,72 @@ def new_dir(prefix: str) -> Path:
 
 
 def run(
-    config: Config | Mapping[str, Any] | str | Path | None = None,
+    config: Given = None,
     out: str | Path | None = None,
-    on_round: OnRound | None = None,
-    on_part: OnPart | None = None,
+    sinks: Wanted = None,
     **overrides: Any,
 ) -> Result:
     """Run one experiment. `amity.run(strategy="pens", peers=10, **{"train.lr": 0.1})`.
 
     The directory `out` (by default a new one under runs/) is created; if it holds a run of the same
-    config that did not end, that run goes on.
+    config that did not end, that run goes on. `sinks` are told what happens: `sinks="auto"`,
+    `["plain", "tensorboard:dir=tb"]`, or objects with `take(event)` and `close()`.
     """
+    stream = Stream(sinks_of(config, sinks))
     resolved = as_config(config, overrides)
     path = Path(out) if out else new_dir(resolved.slug)
-    with Simulation(RunDir.check(path, resolved), load_data(resolved)) as simulation:
-        return _go(RunDir.create(path, simulation.config), simulation, on_round, on_part)
+    resolved = RunDir.check(path, resolved)
+    with stream, teller_of(resolved, path, stream.take) as teller:
+        return run_into(path, resolved, teller)
 
 
-def resume(
-    path: str | Path, on_round: OnRound | None = None, on_part: OnPart | None = None
-) -> Result:
+def run_into(path: Path, config: Config, teller: Teller) -> Result:
+    """A run in its directory, told as it goes."""
+    with Simulation(RunDir.check(path, config), load_data(config)) as simulation:
+        return _go(RunDir.create(path, simulation.config), simulation, teller)
+
+
+def resume(path: str | Path, sinks: Wanted = None) -> Result:
     """Go on with a run that was interrupted; the end is bit-identical to that of one that was
     not."""
+    stream = Stream(sinks)
     directory = RunDir.open(Path(path))
-    with Simulation(directory.config, load_data(directory.config)) as simulation:
-        return _go(directory, simulation, on_round, on_part)
-
-
-def _go(
-    directory: RunDir, simulation: Simulation, on_round: OnRound | None, on_part: OnPart | None
-) -> Result:
     config = directory.config
-    simulation.on_part = on_part
+    with (
+        stream,
+        teller_of(config, directory.path, stream.take) as teller,
+        Simulation(config, load_data(config)) as simulation,
+    ):
+        return _go(directory, simulation, teller)
+
+
+def teller_of(
+    config: Config, path: Path, tell: Tell, *, label: str = "", group: str = "", row: str = ""
+) -> Teller:
+    """Who tells the events of a run: by itself, or as a cell of a group."""
+    cell = CellId(
+        label=label or config.label, seed=config.seed, path=str(path), group=group, row=row
+    )
+    return Teller(
+        cell,
+        tell,
+        config=config.to_dict(),
+        rounds=config.rounds,
+        reference=isinstance(config.strategy.instance, Reference),
+    )
+
+
+def _go(directory: RunDir, simulation: Simulation, teller: Teller) -> Result:
+    config = directory.config
+    simulation.on_part = teller.progress
     with directory:
-        directory.recover(simulation)
+        teller.started(directory.recover(simulation), config.to_dict())
         losses, whole = 0, True
         while simulation.next_round < config.rounds or not whole:
             try:
                 if not whole:
                     simulation.rewind()
-                    directory.recover(simulation)
+                    teller.started(directory.recover(simulation), config.to_dict())
                     whole = True
                 report = _one_round(directory, simulation)
             except CrewLost:
@@ -88,8 +123,7 @@ def _go(
                 if losses > LOSSES:
                     raise
                 continue
-            if on_round:
-                on_round(report)
+            teller.round(report)
     return Result(directory.path, config)
 
 

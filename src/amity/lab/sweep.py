@@ -12,11 +12,21 @@ import numpy as np
 
 from amity.config import Config
 from amity.errors import ConfigError
-from amity.lab.cells import Cell, OnEvent
-from amity.lab.compare import check_seeds, collect, parse_spec, slug, strategy_name, with_layer
+from amity.lab.cells import Cell
+from amity.lab.compare import (
+    Before,
+    check_seeds,
+    collect,
+    parse_spec,
+    slug,
+    strategy_name,
+    unseen,
+    with_layer,
+)
 from amity.lab.comparison import Comparison
-from amity.lab.run import as_config, new_dir
+from amity.lab.run import Given, as_config, new_dir, sinks_of
 from amity.rng import rng
+from amity.sinks.stream import Stream, Wanted
 from amity.strategies import strategies as registry
 
 Grid = Mapping[str, Sequence[Any]]
@@ -131,19 +141,22 @@ def sweep(
     grid: Grid,
     seeds: Sequence[int] = (0,),
     budget: int = 0,
-    config: Config | Mapping[str, Any] | str | Path | None = None,
+    config: Given = None,
     out: str | Path | None = None,
     jobs: int = 0,
-    on_event: OnEvent | None = None,
+    sinks: Wanted = None,
+    before: Before = unseen,
     **overrides: Any,
 ) -> Sweep:
     """`amity.sweep(["pens", "afind+"], {"train.lr": [0.01, 0.1], "afind+.tau": [0.2, 0.5]},
-    seeds=[0, 1])`."""
+    seeds=[0, 1])`. `sinks` and `before` are those of `compare`."""
+    stream = Stream(sinks_of(config, sinks))
     base = as_config(config, overrides)
     path = Path(out) if out else new_dir("sweep")
     tries = choose_tries(strategies, grid, budget, base.seed)
     cells = cells_of_tries(base, tries, seeds, path)
-    comparison = collect(cells, path, jobs, on_event)
+    before(cells)
+    comparison = collect(cells, path, jobs, stream)
     comparison.save()
     validated = base.partition.instance.validation > 0
     return Sweep(comparison, tries, "validation" if validated else "test")

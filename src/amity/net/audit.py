@@ -14,13 +14,16 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, get_args
 
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 from prometheus_client import Counter as Counted
+
+from amity.events import What
+from amity.sinks.prometheus import Gauges
 
 EVERY = 1.0
 """Seconds between two lines about the same thing."""
@@ -30,13 +33,23 @@ MOST_KINDS = 1 << 14
 """Different events, by peer and reason, that are counted apart."""
 PROMPT = frozenset({"start", "stop", "used", "late", "roster", "certificate", "caught up"})
 """Events that are rare by nature: each has its line."""
+TOLD = frozenset(get_args(What))
+"""Events that the stream is told as well, as often as there is a line."""
+Heard = Callable[[str, Any, str, str, Mapping[str, Any]], None]
+"""Told who heard what, about whom and why, and what else is known."""
+
+
+def unheard(*_what: Any) -> None:
+    """Nobody listens."""
 
 
 class Audit:
     """The log of one peer. Methods may be called from any thread, and never raise: a full disk must
     not stop a peer."""
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, path: Path, name: str, heard: Heard = unheard) -> None:
+        """`heard` is called with the lock held: it must return at once."""
+        self._heard = heard
         self.name, self.counts = name, Counter[tuple[str, str, str]]()
         self._lock = threading.Lock()
         self._held: dict[tuple[str, str, str], tuple[float, int]] = {}
@@ -68,8 +81,10 @@ class Audit:
         """Log what was not believed: the reason to count by, and what it said."""
         self("refused", peer, reason, detail=text[:200], **more)
 
-    def _write(self, key: tuple[str, str, str], count: int, more: Mapping[str, Any]) -> None:
+    def _write(self, key: tuple[str, str, str], count: int, more: dict[str, Any]) -> None:
         event, peer, why = key
+        if event in TOLD:
+            self._heard(self.name, event, peer, why, more | {"count": count} if count > 1 else more)
         record: dict[str, Any] = {"at": round(time.time(), 3), "event": event}
         record |= {"peer": peer} if peer else {}
         record |= {"why": why} if why else {}
@@ -85,7 +100,7 @@ class Audit:
             if self._stream is None:
                 self._stream = open(self._path, "ab", buffering=0)  # noqa: SIM115  held until the peer stops
             self._stream.write(
-                (json.dumps(record | dict(more), ensure_ascii=False, default=str) + "\n").encode()
+                (json.dumps(record | more, ensure_ascii=False, default=str) + "\n").encode()
             )
         except OSError:
             self.lost += 1
@@ -108,11 +123,12 @@ class Audit:
                 self._stream.close()
 
 
-class Meters:
-    """The same in the form that Prometheus reads, on a port of this machine only."""
+class Meters(Gauges):
+    """The same in the form that Prometheus reads, on a port of this machine only; beside the
+    figures of the run, which its events keep up to date."""
 
     def __init__(self, name: str) -> None:
-        self.registry = CollectorRegistry()
+        super().__init__(CollectorRegistry())
         gauge, counted = (
             partial(Gauge, registry=self.registry),
             partial(Counted, registry=self.registry),
@@ -121,16 +137,8 @@ class Meters:
             "amity_events", "What happened, by kind, peer and reason", ["event", "peer", "why"]
         )
         self.bytes = counted("amity_bytes", "Bytes of messages", ["direction"])
-        self.round = gauge("amity_round", "The round that is being done")
-        self.accuracy = gauge("amity_accuracy", "Accuracy on this peer's own test examples")
-        self.epsilon = gauge(
-            "amity_epsilon", "What differential privacy has cost so far, where training is private"
-        )
         self.alive = gauge("amity_neighbours_alive", "Members that are reachable now")
         self.certificate = gauge("amity_certificate_seconds", "Until this peer's certificate ends")
-        self.seconds = gauge(
-            "amity_phase_seconds", "Seconds of the last round, by phase", ["phase"]
-        )
         gauge("amity_peer_info", "Which peer this is", ["peer"]).labels(name).set(1)
 
     def serve(self, port: int) -> Any:

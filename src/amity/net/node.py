@@ -19,7 +19,7 @@ import torch
 from amity.core import Memory, PeerId
 from amity.data import Dataset
 from amity.errors import RunDirError
-from amity.events import CellId, Event, RoundDone
+from amity.events import CellId, Event, Tell, Teller, nobody
 from amity.net.accounts import Accounts
 from amity.net.audit import Audit
 from amity.net.link import transport_of
@@ -32,12 +32,6 @@ from amity.net.spending import Spending
 from amity.net.workshop import Workshop
 from amity.store import RunDir
 
-Tell = Callable[[Event], None]
-
-
-def tell_nobody(_event: Event) -> None:
-    """For peers that nobody follows."""
-
 
 class Node:
     """One peer. `run` does all rounds; it may be killed at any moment and started again."""
@@ -49,27 +43,29 @@ class Node:
         transport: Transport | None = None,
         dataset: Dataset | None = None,
         listen_in: Callable[[Audit], None] | None = None,
-        tell: Tell = tell_nobody,
+        tell: Tell = nobody,
     ) -> None:
-        """`transport`: by default the one that `net.link` names. `tell` is told of every round,
-        once it is on the disk."""
+        """`transport`: by default the one that `net.link` names. `tell` is told what happens;
+        of a round, once it is on the disk."""
         torch.set_num_threads(1)
-        self._setup, self._listen_in, self._tell = setup, listen_in, tell
+        self._setup, self._listen_in, self._listeners = setup, listen_in, [tell]
         self._transport = transport or transport_of(setup.net.link)
         self._papers = Papers.load(setup)
         self.workshop = Workshop.of(setup, dataset)
         self.stop = threading.Event()
         self.next_round = 0
         self.memory: Memory = {}
+        config = self.workshop.config
+        cell = CellId(label=self.me, seed=config.seed, path=str(setup.state))
+        self._teller = Teller(cell, self._told, config=config.to_dict(), rounds=config.rounds)
+
+    def _told(self, event: Event) -> None:
+        for listener in self._listeners:
+            listener(event)
 
     @property
     def me(self) -> PeerId:
         return self.workshop.me
-
-    @property
-    def cell(self) -> CellId:
-        config = self.workshop.config
-        return CellId(label=config.label, seed=config.seed, path=str(self._setup.state))
 
     # -- a life ------------------------------------------------------------------------------------
 
@@ -78,10 +74,13 @@ class Node:
         # of this thread: it may be another than the one that made the node
         torch.set_num_threads(1)
         config = self.workshop.config
-        with RunDir.create(self._setup.state, config) as directory:
+        with self._teller, RunDir.create(self._setup.state, config) as directory:
             if directory.recover(self) >= config.rounds:
+                self._teller.started(config.rounds)
                 return  # all is done, and those who needed it have gone
             online = self._online(self._setup)
+            self._listeners.append(online.audit.meters.take)
+            self._teller.started(self.next_round)
             try:
                 online.start(self.next_round, self._listen_in)
                 self._live(online, directory)
@@ -98,7 +97,7 @@ class Node:
             workshop=shop,
             papers=self._papers,
             transport=self._transport,
-            audit=Audit(setup.state / "audit.jsonl", shop.me),
+            audit=Audit(setup.state / "audit.jsonl", shop.me, self._teller.happened),
             spending=Spending(accounts=accounts, budget=shop.budget, config=shop.config),
             stop=self.stop,
         )
@@ -108,12 +107,13 @@ class Node:
         online.waiting.gather(self.next_round)
         while self.next_round < self.workshop.config.rounds and not self.stop.is_set():
             now = online.waiting.catch_up(self.next_round)
+            self._teller.progress(now.round, 0.0)
             done = rounds.play(now, self.memory)
             self.memory, self.next_round = done.memory, now.round + 1
             directory.append(done.report)
             directory.checkpoint(self)
             online.audit.flush()
-            self._tell(RoundDone(cell=self.cell, report=done.report))
+            self._teller.round(done.report)
         if not self.stop.is_set():
             rounds.finish()
 

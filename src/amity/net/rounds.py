@@ -42,7 +42,6 @@ class Rounds:
         """One round, from its training to its record."""
         t, clock, online = now.round, Clock(), self._online
         near = online.membership.near(t)
-        online.audit.meters.round.set(t)
         moment, trained = self._train(t, near, now.phase)
         clock.lap("train")
         present = online.waiting.cards(t, near)
@@ -152,7 +151,6 @@ class Rounds:
             **online.spending.spent,
         )
         clock.lap("evaluate")
-        self._meter(record, clock)
         return Report(
             round=t,
             peers={shop.me: record},
@@ -160,15 +158,6 @@ class Rounds:
             network=_of_network(record),
             seconds=clock.laps,
         )
-
-    def _meter(self, record: PeerRecord, clock: Clock) -> None:
-        meters = self._online.audit.meters
-        if record.accuracy is not None:
-            meters.accuracy.set(record.accuracy)
-        if record.epsilon is not None:
-            meters.epsilon.set(record.epsilon)
-        for phase, seconds in clock.laps.items():
-            meters.seconds.labels(phase).set(seconds)
 
 
 def _of_network(record: PeerRecord) -> RoundRecord:

@@ -7,6 +7,7 @@ key.pem, cert.pem, ca.pem state = "state"              # a run directory: checkp
 data = "mine"                # all examples are mine; "dealt": my part of a common dataset (trials)
 classes = ["benign", "malignant"]   # the same list everywhere; may be left out where all have all
 classes metrics = 9464               # http://127.0.0.1:9464/metrics; 0: none
+sinks = ["rounds", "jsonl"]  # who is told what happens here
 
 [net]                        # see amity/net/options.py
 deadline = 60
@@ -28,7 +29,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from amity.config import Config, nested, read_toml, resolve, typed
+from amity.config import Config, nested, read_toml, resolve, split_list, typed
 from amity.core import Reference
 from amity.data import Dataset, split
 from amity.data.partition import samples_of
@@ -52,6 +53,7 @@ class Who:
     data: Literal["mine", "dealt"] = "mine"
     classes: tuple[str, ...] = ()
     metrics: Annotated[int, Field(ge=0, le=65535)] = 0
+    sinks: tuple[str, ...] | None = None
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
@@ -93,8 +95,11 @@ def read_setup(folder: Path, overrides: Mapping[str, Any] | None = None) -> Setu
                 f"{path}: unknown section [{key}]; sections are [peer], [net] and [run]"
             )
     raw = dict(given.get("peer", {}))
-    if isinstance(raw.get("classes"), list):
-        raw["classes"] = tuple(raw["classes"])
+    if isinstance(raw.get("sinks"), str):
+        raw["sinks"] = split_list(raw["sinks"])
+    for key in ("classes", "sinks"):
+        if isinstance(raw.get(key), list):
+            raw[key] = tuple(raw[key])
     who = typed("peer", Who, raw)
     check_name(who.name, str(path))
     mine, net = split_net(overrides or {})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from amity.config import Config, Crowd, nested, read_toml, resolve
+from amity.config import Config, Crowd, nested, read_run, resolve
 from amity.errors import ConfigError, unknown
 from amity.lab.cells import Cell
 from amity.lab.compare import check_seeds, parse_spec
@@ -229,4 +229,4 @@ SIZES = ("samples", "test", "validation")
 
 def given_layers(file: str | Path | None, overrides: Mapping[str, Any]) -> list[Layer]:
     """A file's and the caller's own keys."""
-    return [layer for layer in (read_toml(file) if file else {}, nested(overrides)) if layer]
+    return [layer for layer in (read_run(file) if file else {}, nested(overrides)) if layer]

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from amity.config import Config, nested, read_toml, resolve
+from amity.config import Config, nested, read_run, resolve
 from amity.errors import ConfigError, RunDirError
 from amity.files import csv_text, write_atomically
 from amity.geometry import cosines
@@ -194,7 +194,7 @@ def measure_labels(
 ) -> Path:
     """Run the experiment for all seeds and write labels.csv, table.md, figure.svg and report.html;
     returns the page."""
-    base = resolve([BASE, read_toml(file) if file else {}, nested(overrides)])
+    base = resolve([BASE, read_run(file) if file else {}, nested(overrides)])
     if base.peers < 8 or base.engine.name != "local":
         raise ConfigError(
             "labels: needs at least 8 peers (half of them read the others' cards), and engine=local"

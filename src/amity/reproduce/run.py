@@ -7,12 +7,12 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from amity.errors import AmityError, Failure
-from amity.lab.cells import Cell, OnEvent, run_cells
+from amity.lab.cells import Cell, run_cells
 from amity.lab.result import Result
 from amity.peer.privacy import needs_opacus
 from amity.processes import cores
@@ -21,6 +21,7 @@ from amity.reproduce.experiment import Experiment, Key, Layer, given_layers
 from amity.reproduce.record import Head, record_of
 from amity.reproduce.table import Table
 from amity.round.build import bad_peers
+from amity.sinks.stream import Stream, Wanted
 from amity.store import RunDir, finished, read_config, refuse_unusable
 from amity.topology import peer_names
 
@@ -60,13 +61,15 @@ class Todo:
             {cell.path: cell for _, cell in self.keyed if cell.path not in self.damaged}.values()
         )
 
-    def run(self, jobs: int = 0, on_event: OnEvent | None = None) -> Table:
+    def run(self, jobs: int = 0, sinks: Wanted = None) -> Table:
         """Run what is missing and gather the table. A cell that fails does not take the others
         along."""
         cells = self.cells
         if any(cell.config.engine.name != "local" for cell in cells):
             jobs = jobs or 1  # a cell has the whole cluster
-        outcome = run_cells(cells, jobs, on_event)
+        shown = [replace(cell, row=cell.label.split(" | ")[-2]) for cell in cells]
+        with Stream(sinks) as stream:
+            outcome = run_cells(shown, jobs, stream.take, self.path)
         late = {
             path
             for path, bad in _state([cells[at] for at in outcome.errors]).items()
@@ -191,7 +194,7 @@ def reproduce(
     seeds: Sequence[int] = (),
     out: str | Path = ROOT,
     jobs: int = 0,
-    on_event: OnEvent | None = None,
+    sinks: Wanted = None,
     rows: Sequence[str] = (),
     columns: Sequence[str] = (),
     panels: Sequence[str] = (),
@@ -200,7 +203,7 @@ def reproduce(
     """Run an experiment and write its table, figure and page: `amity.reproduce.reproduce("tau",
     "smoke")`."""
     todo = prepare(name, preset, seeds, Path(out), rows, columns, panels, overrides=overrides)
-    table = todo.run(jobs, on_event)
+    table = todo.run(jobs, sinks)
     table.save(todo.path)
     return table
 

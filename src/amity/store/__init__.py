@@ -13,7 +13,7 @@ to it: torn lines, half-written checkpoints and anything after a kill are repair
 """
 
 from amity.store.checks import differences, refuse_foreign, refuse_unusable, same_code
-from amity.store.reading import Commit, commits, dump, plain, read_config, read_lines, read_records
+from amity.store.reading import Commit, commits, read_config, read_lines, read_records
 from amity.store.rundir import Checkpointed, RunDir, finished
 
 __all__ = [
@@ -22,9 +22,7 @@ __all__ = [
     "RunDir",
     "commits",
     "differences",
-    "dump",
     "finished",
-    "plain",
     "read_config",
     "read_lines",
     "read_records",

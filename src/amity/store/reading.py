@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,21 +21,6 @@ CODE = "code.json"
 BEFORE = (".lock", "checkpoint", CODE)
 """What may be there before config.toml is."""
 LINES = ("metrics.jsonl", "edges.jsonl", "rounds.jsonl")
-
-
-def plain(value: Any) -> Any:
-    """JSON has no NaN: numbers that are not finite become null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: plain(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(part) for part in value]
-    return value
-
-
-def dump(record: Mapping[str, Any]) -> bytes:
-    return (json.dumps(plain(record), ensure_ascii=False) + "\n").encode()
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from amity._version import __version__
 from amity.config import Config, load
 from amity.core import PeerId
 from amity.errors import RunDirError, StorageError, StrategyError, brief
-from amity.files import write_atomically
+from amity.files import dump, write_atomically
 from amity.learn.tensors import encode
 from amity.records import EdgeRecord, Record, Report, TimingRecord
 from amity.store.checks import differences, refuse_unusable, same_code
@@ -29,7 +29,6 @@ from amity.store.reading import (
     Commit,
     commits,
     config_digest,
-    dump,
     read_config,
 )
 

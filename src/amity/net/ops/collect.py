@@ -14,12 +14,12 @@ from amity.core import PeerId, Row
 from amity.data import split
 from amity.errors import RunDirError
 from amity.facts import Ledger
-from amity.files import write_atomically
+from amity.files import dump, write_atomically
 from amity.net.accounts import Privacy, privacy_of
 from amity.records import EdgeRecord, PeerRecord, Record, RoundRecord
 from amity.round.build import load_data
 from amity.round.quality import Quality, choice_quality
-from amity.store import dump, read_lines, read_records
+from amity.store import read_lines, read_records
 from amity.topology import Network, peer_names
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from amity.data import Dataset
 from amity.errors import AmityError, IdentityError, NetworkError
-from amity.events import Event, RoundDone
+from amity.forward import Outbox
 from amity.net.audit import Audit
 from amity.net.link import transport_of
 from amity.net.link.base import Relay
@@ -19,42 +19,53 @@ from amity.net.node import Node
 from amity.net.setup import Setup
 from amity.net.trust.identity import Identity
 from amity.net.trust.roster import Roster
-from amity.records import Report
+from amity.sinks.stream import Stream, Wanted
 
 
 class Stopped(BaseException):
     """The operator asked this process to end; what was done is kept. No SystemExit: that would be
     blamed on the strategy whose turn it is."""
 
+    def __str__(self) -> str:
+        return "by a signal"
 
-def serve(
-    setup: Setup,
-    on_round: Callable[[Report], None] | None = None,
-    dataset: Dataset | None = None,
-) -> None:
+
+def serve(setup: Setup, sinks: Wanted = None, dataset: Dataset | None = None) -> None:
     """Run a peer to its end. SIGTERM ends it at once and cleanly: a round that was not finished is
-    done again."""
+    done again. Sinks take events in a thread of their own, so that a slow one delays no round."""
+    stream, transport = Stream(sinks), transport_of(setup.net.link)
+    outbox = Outbox(stream)
+    try:
+        node = Node(
+            setup,
+            transport=transport,
+            dataset=dataset,
+            listen_in=transport.overhear,
+            tell=outbox.take,
+        )
+        with suppress(Stopped), _until_told(node):
+            stream.open()
+            node.run()
+    finally:
+        outbox.close()
 
-    def tell(event: Event) -> None:
-        if on_round is not None and isinstance(event, RoundDone):
-            on_round(event.report)
 
-    transport = transport_of(setup.net.link)
-    node = Node(
-        setup, transport=transport, dataset=dataset, listen_in=transport.overhear, tell=tell
-    )
+@contextmanager
+def _until_told(node: Node) -> Iterator[None]:
+    """Inside, SIGTERM ends the peer; after that it has ended, whatever is asked."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         node.stop.set()
         raise Stopped
 
-    listens = threading.current_thread() is threading.main_thread()
-    with suppress(Stopped):
-        if listens:
-            signal.signal(signal.SIGTERM, stop)
-        node.run()
-        if listens:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it has ended, whatever is asked now
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def serve_relay(setup: Setup) -> None:

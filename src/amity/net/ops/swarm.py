@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,11 @@ from amity.config import Config
 from amity.core import PeerId
 from amity.data import Dataset
 from amity.errors import AmityError, ConfigError, Failure, IdentityError
+from amity.events import Tell, nobody
 from amity.files import write_atomically
+from amity.forward import PipeSink
 from amity.net.link import transport_of
+from amity.net.ops.listen import Ears
 from amity.net.ops.serve import serve
 from amity.net.options import Net
 from amity.net.setup import for_network, read_setup
@@ -58,6 +62,8 @@ class Swarm:
     enter: Callable[[PeerId], None] | None = None
     """Called first thing in a peer's process."""
     days: float = DAYS
+    tell: Tell = nobody
+    """Told what happens to the peers, each of which is a cell."""
 
     def __post_init__(self) -> None:
         if sys.platform == "win32":
@@ -73,6 +79,7 @@ class Swarm:
         self.config = settled(
             for_network(RunDir.check(self.out, for_network(self.config))), self.dataset
         )
+        self._ears = Ears(self.tell, self.out, self.config)
 
     def folder(self, name: PeerId) -> Path:
         return self.out / "peers" / name
@@ -154,14 +161,18 @@ class Swarm:
                 "this process has opened a network itself and cannot fork peers; start the swarm in"
                 " one of its own"
             )
+        self.hear()
         for name in names or self.names:
+            sink = self._ears.open(name)
             process = multiprocessing.get_context("fork").Process(
-                target=self._life, args=(name, os.getpid())
+                target=self._life, args=(name, os.getpid(), sink)
             )
             process.start()
             self.processes[name] = process
+            sink.close()  # the peer has its own: with it the pipe ends
+        self._ears.plan(names or self.names)
 
-    def _life(self, name: PeerId, parent: int) -> None:
+    def _life(self, name: PeerId, parent: int, sink: PipeSink) -> None:
         die_with(parent)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         log = os.open(self.folder(name) / "peer.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -175,7 +186,7 @@ class Swarm:
         try:
             if self.enter is not None:
                 self.enter(name)
-            serve(read_setup(self.folder(name)), dataset=self.dataset)
+            serve(read_setup(self.folder(name)), sink, self.dataset)
             code = 0
         except AmityError as error:
             sys.stderr.write(f"amity: {error}\n")
@@ -196,16 +207,17 @@ class Swarm:
     def running(self) -> list[PeerId]:
         return [name for name, process in self.processes.items() if process.is_alive()]
 
-    def wait(self, timeout: float | None = None, tick: Callable[[], None] = lambda: None) -> None:
-        """Until all peers have ended."""
+    def wait(self, timeout: float | None = None) -> None:
+        """Until all peers have ended. What they tell is told on as it comes."""
         until = None if timeout is None else time.monotonic() + timeout
         while self.running:
             if until is not None and time.monotonic() > until:
                 raise TimeoutError(f"still running: {', '.join(self.running)}")
-            tick()
-            time.sleep(0.1)
+            self.hear()
+            wait(self._ears.waiting_for, timeout=0.1)
         for process in self.processes.values():
             process.join()
+        self.hear()
 
     def stop(self) -> None:
         """End all peers; they keep what they have done."""
@@ -214,26 +226,37 @@ class Swarm:
             self.kill(name, signal.SIGTERM)
         until = time.monotonic() + 5
         while self.running and time.monotonic() < until:
+            self.hear()
             time.sleep(0.05)
         for name in self.running:
             self.kill(name)
         for process in self.processes.values():
             process.join()
+        self.hear()
+
+    def hear(self) -> None:
+        """Tell on what the peers have told since the last time."""
+        self._ears.hear(self._cause)
+
+    def _cause(self, name: PeerId) -> str | None:
+        """Why a peer's process has ended; None: it has not."""
+        process = self.processes[name]
+        if process.is_alive():
+            return None
+        if process.exitcode < 0:
+            return f"killed by {signal.Signals(-process.exitcode).name}"
+        return self._last_words(name) if process.exitcode else "ended before its last round"
+
+    def _last_words(self, name: PeerId) -> str:
+        log = (self.folder(name) / "peer.log").read_text(errors="replace")
+        lines = log.strip().splitlines()
+        return lines[-1] if lines else f"exit code {self.processes[name].exitcode}"
 
     @property
     def failed(self) -> dict[PeerId, str]:
         """Those whose process ended with an error, and its last line."""
-        out = {}
-        for name, process in self.processes.items():
-            if not process.is_alive() and process.exitcode:
-                lines = (
-                    (self.folder(name) / "peer.log")
-                    .read_text(errors="replace")
-                    .strip()
-                    .splitlines()
-                )
-                out[name] = lines[-1] if lines else f"exit code {process.exitcode}"
-        return out
+        ended = {name: p.exitcode for name, p in self.processes.items() if not p.is_alive()}
+        return {name: self._last_words(name) for name, code in ended.items() if code}
 
 
 def _failure(error: SystemExit) -> int:

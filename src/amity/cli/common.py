@@ -1,0 +1,31 @@
+"""What several commands share: the forms of their arguments, and which sinks they tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from amity.errors import ConfigError
+
+Words = Annotated[
+    list[str] | None, typer.Argument(metavar="[FILE.toml] [KEY=VALUE]...", show_default=False)
+]
+Where = Annotated[Path, typer.Argument(help="A run directory.")]
+Keys = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", show_default=False)]
+
+
+def sinks_of(mine: Mapping[str, Any], file: Path | None, default: str = "auto") -> list[str]:
+    """Where events go: as the command says, else as its file does, else to the default."""
+    from amity.config import read_toml, split_list
+
+    if "sinks" in mine:
+        return split_list(mine["sinks"])
+    given = read_toml(file).get("sinks", default) if file else default
+    if isinstance(given, list) and all(isinstance(one, str) for one in given):
+        return list(given)
+    if not isinstance(given, str):
+        raise ConfigError(f'{file}: sinks should be names, as in sinks = ["plain"], got {given!r}')
+    return split_list(given)

@@ -1,0 +1,240 @@
+"""`amity run`, `compare`, `sweep` and what one does with their directories."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from amity.cli.common import Keys, Where, Words, sinks_of
+from amity.console import complain, err_console, say, status
+from amity.errors import ConfigError
+from amity.files import write_atomically
+
+if TYPE_CHECKING:
+    from amity.config import Config
+    from amity.lab.cells import Cell
+    from amity.lab.compare import Before
+    from amity.lab.comparison import Comparison
+    from amity.lab.sweep import Grid, Sweep
+
+
+def run(words: Words = None) -> None:
+    """Run one experiment. Own keys: out=DIR sinks=A,B:option=value."""
+    from amity.config import load, out_path, split_words
+    from amity.lab.run import new_dir
+    from amity.lab.run import run as run_config
+    from amity.show.terminal import show_run
+    from amity.sinks.stream import choose
+    from amity.store import RunDir
+
+    file, values, mine = split_words(words or [], "out", "sinks")
+    config, sinks = load(file, values), sinks_of(mine, file)
+    path = out_path(mine) if "out" in mine else new_dir(config.slug)
+    choose(sinks)  # mistakes are found before anything else is done
+    RunDir.check(path, config)
+    _announce([config], 1)
+    show_run(run_config(config, path, sinks))
+    report(path)
+
+
+def resume(path: Where, words: Keys = None) -> None:
+    """Go on with a run that was interrupted: the end is bit-identical to an uninterrupted one. Own
+    key: sinks=A,B."""
+    from amity.config import only
+    from amity.lab.result import Result
+    from amity.lab.run import resume as resume_run
+    from amity.show.terminal import show_run
+    from amity.store import read_config
+
+    mine = only(words or [], "sinks")
+    if Result(path, read_config(path)).complete:
+        say(f"{path}: was complete already")
+    show_run(resume_run(path, sinks_of(mine, None)))
+    report(path)
+
+
+def compare(words: Words = None) -> None:
+    """Compare strategies, paired by seed. Own keys: strategies=A,B:preset,C:k=5 seeds=0,1,2 out=DIR
+    jobs=N sinks=A,B."""
+    from amity.config import count, load, out_path, seeds_of, split_list, split_words
+    from amity.lab.compare import DEFAULT_STRATEGIES
+    from amity.lab.compare import compare as compare_strategies
+    from amity.show.terminal import show_table
+
+    file, values, mine = split_words(words or [], "strategies", "seeds", "out", "jobs", "sinks")
+    for key in values:
+        if key.partition(".")[0] == "strategy":
+            raise ConfigError(
+                f"{key}: a comparison names its strategies by strategies=NAME:option=value,..."
+            )
+    base, jobs = load(file, values), count(mine, "jobs")
+    comparison = compare_strategies(
+        split_list(mine["strategies"]) if "strategies" in mine else DEFAULT_STRATEGIES,
+        seeds_of(mine.get("seeds", "0,1,2")),
+        base,
+        out_path(mine) if "out" in mine else None,
+        jobs,
+        sinks_of(mine, file),
+        _announcing(jobs),
+    )
+    show_table(comparison)
+    _finish(comparison)
+
+
+def sweep(words: Words = None) -> None:
+    """A grid over any keys: sweep strategies=gossip,afind+ train.lr=0.01,0.1 afind+.tau=0.2,0.5
+    budget=4 seeds=0,1 out=DIR. Further own keys: jobs=N sinks=A,B.
+
+    Keys with several values separated by commas form the grid; NAME.key=... belongs to strategy
+    NAME alone. Every strategy gets the same number of tries: budget=N, or as many as the smallest
+    grid has.
+    """
+    from amity.config import count, load, out_path, seeds_of, split_list, split_words
+    from amity.lab.sweep import sweep as sweep_grid
+    from amity.show.terminal import show_table
+
+    own = ("strategies", "seeds", "out", "jobs", "budget", "sinks")
+    file, values, mine = split_words(words or [], *own)
+    names = split_list(mine.get("strategies", "afind+"))
+    grid = _grid(names, values)
+    base = load(file, {key: value for key, value in values.items() if key not in grid})
+    jobs = count(mine, "jobs")
+    result = sweep_grid(
+        names,
+        grid,
+        seeds_of(mine.get("seeds", "0")),
+        count(mine, "budget"),
+        base,
+        out_path(mine) if "out" in mine else None,
+        jobs,
+        sinks_of(mine, file),
+        _announcing(jobs),
+    )
+    show_table(result.comparison)
+    _show_best(result, names, grid)
+    _finish(result.comparison)
+
+
+def _grid(names: Sequence[str], values: Mapping[str, Any]) -> Grid:
+    """Keys with several values, and those of one strategy alone."""
+    from amity.config import scalar, split_list
+    from amity.lab.compare import strategy_name
+
+    several = {k: v for k, v in values.items() if isinstance(v, str) and "," in v and k != "stages"}
+    grid = {k: [scalar(part) for part in split_list(v)] for k, v in several.items()}
+    for key, value in values.items():
+        if key.partition(".")[0] in {strategy_name(name) for name in names}:
+            grid.setdefault(key, [value])
+    return grid
+
+
+def _show_best(result: Sweep, names: Sequence[str], grid: Grid) -> None:
+    from amity.lab.sweep import grid_sizes
+
+    tries = len(result.tries) // len(names)
+    for name, points in grid_sizes(names, grid).items():
+        if points > tries:
+            say(f"{name}: {tries} of {points} points tried, as many as everyone")
+    for name, a_try in result.best.items():
+        say(
+            f"best of {name} ({tries} tries, by {result.chosen_on} accuracy, "
+            f"{100 * result.score(a_try):.1f} %): {a_try.label}"
+        )
+    if result.chosen_on == "test":
+        say(
+            "chosen on the test set, which flatters; set partition.validation=0.2 to choose on"
+            " held-out data"
+        )
+
+
+def report(path: Where) -> None:
+    """Write report.html anew: for a run, a comparison, a peer's folder, or a folder with several
+    peers' folders."""
+    from amity.lab.reports import write_report
+
+    say(f"report: {write_report(path)}")
+
+
+def export(path: Where, words: Keys = None) -> None:
+    """Take models out of a run: safetensors + config. Own keys: peer=NAME (default: all)
+    out=DIR."""
+    from amity.config import only, out_path
+    from amity.lab.export import export as export_models
+
+    mine = only(words or [], "peer", "out")
+    with status("computing the peers' final models"):
+        folders = export_models(
+            path, mine.get("peer", ""), out_path(mine) if "out" in mine else None
+        )
+    for folder in folders:
+        say(str(folder))
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="A folder that `amity export` wrote.")],
+    examples: Annotated[Path, typer.Argument(help="A .npy file, or a .npz file with x (and y).")],
+    words: Keys = None,
+) -> None:
+    """Classify new examples with an exported model, as CSV. Own key: out=FILE."""
+    from amity.config import only, out_path
+    from amity.lab.export import predict as classify
+
+    mine = only(words or [], "out")
+    prediction = classify(model, examples)
+    if "out" in mine:
+        write_atomically(out_path(mine), prediction.to_csv().encode())
+    else:
+        sys.stdout.write(prediction.to_csv())
+    if prediction.accuracy is not None:
+        err_console.print(f"accuracy {100 * prediction.accuracy:.1f} %")
+
+
+def list_entries(
+    kind: Annotated[str, typer.Argument(help="One kind only, such as `strategy`.")] = "",
+) -> None:
+    """Show strategies, methods, datasets, partitions, topologies, models and so on with their
+    options."""
+    from amity.show.terminal import show_entries
+    from amity.sinks import sinks
+
+    show_entries(kind, sinks=sinks)
+
+
+# -- helpers ---------------------------------------------------------------------------------------
+
+
+def _announcing(jobs: int) -> Before:
+    """Says what is about to be run, and what it will take."""
+
+    def announce(cells: Sequence[Cell]) -> None:
+        from amity.processes import cores
+
+        _announce([cell.config for cell in cells], min(jobs or cores(), len(cells)))
+
+    return announce
+
+
+def _announce(configs: Sequence[Config], jobs: int) -> None:
+    from amity.lab.estimate import estimate
+    from amity.round.build import load_data
+
+    config = configs[0]
+    with status(f"reading {config.data.name}"):
+        load_data(config)
+    what = f"{len(configs)} runs" if len(configs) > 1 else config.label
+    say(
+        f"{what}: {config.data.name}, {config.peers} peers, {config.rounds} rounds;"
+        f" {estimate(configs, jobs)}"
+    )
+
+
+def _finish(comparison: Comparison) -> None:
+    say(f"report: {comparison.path / 'report.html'}")
+    for what, error in comparison.errors.items():
+        complain(f"{what} failed: {error}")
+    if comparison.errors:
+        raise SystemExit(1)

@@ -1,0 +1,67 @@
+"""Bars in a notebook: one output that is replaced as the run goes on, and stays when it is saved.
+
+Rich knows how to show its tables in Jupyter, and Jupyter how to replace an output; no widgets are
+needed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+
+from amity.errors import ConfigError
+from amity.events import Event, RunPlanned, Sink
+from amity.sinks.progress import Bars
+from amity.sinks.registry import sinks
+
+EVERY = 0.25
+"""Seconds between two looks."""
+
+
+def in_notebook() -> bool:
+    """Whether this is a notebook's kernel."""
+    return "IPython" in sys.modules and Console().is_jupyter
+
+
+class Output:
+    """The bars in one output."""
+
+    def __init__(self, display: Any) -> None:
+        self._display = display
+        self._handle: Any = None
+        self._bars = Bars(Console(), live=False)
+        self._last = 0.0
+
+    def take(self, event: Event) -> None:
+        self._bars.take(event)
+        if not isinstance(event, RunPlanned) and time.monotonic() - self._last > EVERY:
+            self._show()
+
+    def _show(self) -> None:
+        self._last = time.monotonic()
+        table = self._bars.progress.make_tasks_table(self._bars.progress.tasks)
+        if self._handle is None:
+            self._handle = self._display(table, display_id=True)
+        else:
+            self._handle.update(table)
+
+    def close(self) -> None:
+        if self._bars.progress.tasks:
+            self._show()
+
+
+@sinks.register("notebook")
+@dataclass(frozen=True)
+class Notebook:
+    """The same bars in a Jupyter notebook."""
+
+    def open(self) -> Sink:
+        try:
+            from IPython.display import display
+        except ModuleNotFoundError:
+            raise ConfigError("sinks=notebook: is for notebooks (no IPython here)") from None
+        return Output(display)

@@ -1,0 +1,53 @@
+"""A line for each round: what `amity peer run` tells its operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from amity.console import out_console
+from amity.core import START
+from amity.events import Event, RoundDone, Sink
+from amity.records import Report
+from amity.sinks.registry import sinks
+
+
+def took(report: Report) -> str:
+    """From whom a lone peer took; of many peers, from how many."""
+    if len(report.peers) != 1:
+        return f"{report.network.taken:.3g} neighbours"
+    (me,) = report.peers
+    row = {j: weight for j, weight in report.rows[me].items() if j not in (me, START)}
+    return ", ".join(f"{j} {weight:.2f}" for j, weight in sorted(row.items())) or "nobody"
+
+
+class RoundLines:
+    """`round 3: accuracy 81.2 %, took from hospital-b 0.40; 1.2 s`."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def take(self, event: Event) -> None:
+        if not isinstance(event, RoundDone):
+            return
+        report = event.report
+        score = report.network.accuracy
+        line = (
+            f"{event.cell.label + ', ' if event.cell.group else ''}round {report.round}:"
+            f"{'' if score is None else f' accuracy {100 * score:.1f} %,'}"
+            f" took from {took(report)}; {sum(report.seconds.values()):.1f} s"
+        )
+        self._console.print(line, soft_wrap=True, markup=False)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@sinks.register("rounds")
+@dataclass(frozen=True)
+class Rounds:
+    """A line on standard output for each round: accuracy, and from whom was taken."""
+
+    def open(self) -> Sink:
+        return RoundLines(out_console)

@@ -1,0 +1,127 @@
+"""The stream: every event to every sink, in order.
+
+A sink that fails, whenever it does, is reported in one line and left out from then on; the run
+goes on. What was wrong with the request itself (a name, an option, a package that is not there)
+is an error before anything begins.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import TypeAlias
+
+from amity.config import read_spec, split_list
+from amity.console import ReaderLeft
+from amity.errors import ConfigError, Misuse, line_of
+from amity.events import Event, Sink
+from amity.sinks.notebook import in_notebook
+from amity.sinks.registry import Opens, sinks
+
+One: TypeAlias = str | Opens | Sink
+Wanted: TypeAlias = One | Sequence[One] | None
+"""What `sinks=` takes: names with options, as text with commas or as a list; entries; objects.
+None: in a notebook its progress, elsewhere nothing."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A sink that was asked for."""
+
+    name: str
+    open: Callable[[], Sink]
+
+
+def choose(wanted: Wanted) -> list[Choice]:
+    """What was asked for, checked as far as names and options tell."""
+    if wanted is None:
+        wanted = ["notebook"] if in_notebook() else []
+    if isinstance(wanted, str):
+        wanted = split_list(wanted)
+    if isinstance(wanted, Opens | Sink):
+        wanted = [wanted]
+    if not isinstance(wanted, list | tuple):
+        raise ConfigError(f"sinks: expected names such as 'plain,jsonl', got {wanted!r}")
+    return [_choice(one) for one in wanted]
+
+
+def _choice(one: One) -> Choice:
+    if isinstance(one, str):
+        options = read_spec(one, sinks, "sinks")
+        name = str(options.pop("name"))
+        return Choice(name, sinks[name].build(options).open)
+    if isinstance(one, type):
+        raise ConfigError(f"sinks: {one.__name__} is a class; give an instance of it")
+    name = type(one).__name__
+    if isinstance(one, Sink):
+        return Choice(name, partial(_itself, one))
+    if isinstance(one, Opens):
+        return Choice(name, one.open)
+    raise ConfigError(f"sinks: {one!r} is neither a name nor a sink (with `take` and `close`)")
+
+
+def _itself(sink: Sink) -> Sink:
+    return sink
+
+
+class Stream:
+    """All sinks of a run, as one. Use as a context: it opens and closes them, each once."""
+
+    def __init__(self, wanted: Wanted = None) -> None:
+        self._choices = choose(wanted)
+        self._sinks: list[tuple[str, Sink]] = []
+
+    def __enter__(self) -> Stream:
+        self.open()
+        return self
+
+    def open(self) -> None:
+        for choice in self._choices:
+            try:
+                self._sinks.append((choice.name, choice.open()))
+            except (Misuse, ReaderLeft):
+                self.close()
+                raise
+            except (Exception, SystemExit) as error:  # anybody's code
+                _report(choice.name, error)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def take(self, event: Event) -> None:
+        """Hand on an event."""
+        for one in list(self._sinks):
+            name, sink = one
+            try:
+                sink.take(event)
+            except ReaderLeft:
+                raise
+            except (Exception, SystemExit) as error:
+                _report(name, error)
+                self._sinks.remove(one)
+                with suppress(Exception, SystemExit):  # it has been reported
+                    sink.close()
+
+    def close(self) -> None:
+        while self._sinks:
+            name, sink = self._sinks.pop(0)
+            try:
+                sink.close()
+            except ReaderLeft:
+                raise
+            except (Exception, SystemExit) as error:
+                _report(name, error)
+
+
+def _report(name: str, error: BaseException) -> None:
+    line = f"sink {name!r} failed: {line_of(error)}; the run goes on without it"
+    logging.getLogger(__name__).warning("%s", line)

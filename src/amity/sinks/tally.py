@@ -1,0 +1,97 @@
+"""How far all cells are, counted from their events: what progress on a screen shows."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from amity.events import CellId, Event, Progress, RoundDone, RunDone, RunPlanned, RunStarted
+from amity.units import duration
+
+
+@dataclass
+class Course:
+    """One cell on its way."""
+
+    row: str
+    rounds: int
+    reference: bool
+    kept: int = 0
+    """Rounds that were done before: they say nothing about the pace."""
+    done: float = 0.0
+    accuracy: dict[int, float] = field(default_factory=dict)
+
+
+class Tally:
+    """Cells are learnt from the events that plan or start them."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._cells: dict[CellId, Course] = {}
+
+    def take(self, event: Event) -> None:
+        if not self._cells:
+            self._began = time.monotonic()
+        if isinstance(event, RunPlanned | RunStarted):
+            row = event.cell.row or event.cell.label
+            course = Course(row, event.rounds, event.reference)
+            course = self._cells.setdefault(event.cell, course)
+            if isinstance(event, RunStarted):
+                course.done = course.kept = event.first
+            return
+        course = self._cells[event.cell]
+        if isinstance(event, Progress):
+            course.done = event.round + event.part
+        elif isinstance(event, RunDone):
+            course.done = course.rounds
+        elif isinstance(event, RoundDone):
+            course.done = event.report.round + 1
+            if event.report.network.accuracy is not None:
+                course.accuracy[event.report.round] = event.report.network.accuracy
+
+    @property
+    def rows(self) -> dict[str, list[Course]]:
+        """Cells by the row that they are counted under."""
+        rows: dict[str, list[Course]] = {}
+        for course in self._cells.values():
+            rows.setdefault(course.row, []).append(course)
+        return rows
+
+    @property
+    def done(self) -> float:
+        """Rounds of all cells."""
+        return sum(course.done for course in self._cells.values())
+
+    @property
+    def rounds(self) -> int:
+        return sum(course.rounds for course in self._cells.values())
+
+    def leader(self) -> str:
+        """The best of those that a real network could run, all taken at the newest round that each
+        of them has seen; nothing where there are not two."""
+        fair = {k: c for k, c in self.rows.items() if not c[0].reference}
+        reached = {k: max(max(c.accuracy, default=-1) for c in v) for k, v in fair.items()}
+        common = min((t for t in reached.values() if t >= 0), default=-1)
+        known = {k: m for k in fair if (m := mean(fair[k], common)) is not None}
+        if len(known) < 2:
+            return ""
+        best = max(known, key=known.__getitem__)
+        return f"leading at round {common + 1}: {best} {100 * known[best]:.1f} %"
+
+    def left(self) -> str:
+        """About how long it will take, from the pace so far."""
+        kept = sum(course.kept for course in self._cells.values())
+        if not kept < self.done < self.rounds:
+            return ""
+        pace = (time.monotonic() - self._began) / (self.done - kept)
+        return f", about {duration((self.rounds - self.done) * pace)} left"
+
+
+def mean(cells: list[Course], last: int | None = None) -> float | None:
+    """Mean accuracy of cells, each in its newest round, or in the newest not after `last`."""
+    values = []
+    for course in cells:
+        rounds = [t for t in course.accuracy if last is None or t <= last]
+        if rounds:
+            values.append(course.accuracy[max(rounds)])
+    return sum(values) / len(values) if values else None
