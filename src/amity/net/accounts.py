@@ -126,20 +126,23 @@ class Accounts:
                 raise StorageError(f"{self._path}: is closed; nothing was disclosed")
             record = {"at": time.time(), "kind": kind, "round": round} | ({"to": to} if to else {})
             record |= {"steps": steps, "rate": rate} if steps else {}
-            line = json.dumps(record).encode() + b"\n"
-            end = os.fstat(self._file).st_size
-            try:
-                if os.write(self._file, line) != len(line):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(self._file)
-            except OSError as error:
-                os.truncate(self._path, end)
-                raise StorageError(
-                    f"{self._path}: cannot be written ({error.strerror}); nothing was disclosed"
-                ) from None
+            self._write(json.dumps(record).encode() + b"\n")
             self.spent[kind] += 1
             self.private += steps
             self._told.add((kind, round, to))
+
+    def _write(self, line: bytes) -> None:
+        """All of it, or nothing."""
+        end = os.fstat(self._file).st_size
+        try:
+            if os.write(self._file, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._file)
+        except OSError as error:
+            os.truncate(self._path, end)
+            raise StorageError(
+                f"{self._path}: cannot be written ({error.strerror}); nothing was disclosed"
+            ) from None
 
     def close(self) -> None:
         with self._lock:

@@ -153,6 +153,10 @@ class Board:
         """Seconds since its last sign of life."""
         return time.monotonic() - self._heard.get(name, 0.0)
 
+    def linked(self, name: str) -> bool:
+        """Whether what I publish now reaches a member, also one that is too busy to answer."""
+        return self._gone.get(name) == 0.0
+
     def alive(self, name: str, grace: float = GRACE) -> bool:
         """Whether a member is here and answers, or did a moment ago."""
         if name in self._silent:

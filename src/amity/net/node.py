@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -46,31 +45,27 @@ class Node:
         listen_in: Callable[[Audit], None] | None = None,
         tell: Tell = nobody,
     ) -> None:
-        """`transport`: by default the one that `net.link` names. `tell` is told the events of
-        this peer: of a round once it is on the disk."""
+        """`transport`: by default the one that `net.link` names. `tell` is told what happens;
+        of a round, once it is on the disk."""
         torch.set_num_threads(1)
-        self._setup, self._listen_in = setup, listen_in
-        self._listeners = [tell]
+        self._setup, self._listen_in, self._listeners = setup, listen_in, [tell]
         self._transport = transport or transport_of(setup.net.link)
         self._papers = Papers.load(setup)
         self.workshop = Workshop.of(setup, dataset)
         self.stop = threading.Event()
         self.next_round = 0
         self.memory: Memory = {}
-
-    @property
-    def me(self) -> PeerId:
-        return self.workshop.me
-
-    @cached_property
-    def teller(self) -> Teller:
         config = self.workshop.config
-        cell = CellId(label=self.me, seed=config.seed, path=str(self._setup.state))
-        return Teller(cell, self._told, config=config.to_dict(), rounds=config.rounds)
+        cell = CellId(label=self.me, seed=config.seed, path=str(setup.state))
+        self._teller = Teller(cell, self._told, config=config.to_dict(), rounds=config.rounds)
 
     def _told(self, event: Event) -> None:
         for listener in self._listeners:
             listener(event)
+
+    @property
+    def me(self) -> PeerId:
+        return self.workshop.me
 
     # -- a life ------------------------------------------------------------------------------------
 
@@ -79,12 +74,13 @@ class Node:
         # of this thread: it may be another than the one that made the node
         torch.set_num_threads(1)
         config = self.workshop.config
-        with self.teller, RunDir.create(self._setup.state, config) as directory:
+        with self._teller, RunDir.create(self._setup.state, config) as directory:
             if directory.recover(self) >= config.rounds:
-                self.teller.started(config.rounds)
+                self._teller.started(config.rounds)
                 return  # all is done, and those who needed it have gone
             online = self._online(self._setup)
-            self.teller.started(self.next_round)
+            self._listeners.append(online.audit.meters.take)
+            self._teller.started(self.next_round)
             try:
                 online.start(self.next_round, self._listen_in)
                 self._live(online, directory)
@@ -96,14 +92,12 @@ class Node:
 
     def _online(self, setup: Setup) -> Online:
         shop, accounts = self.workshop, Accounts(setup.state / "disclosed.jsonl")
-        audit = Audit(setup.state / "audit.jsonl", shop.me, self.teller.happened)
-        self._listeners.append(audit.meters.take)
         return Online(
             setup=setup,
             workshop=shop,
             papers=self._papers,
             transport=self._transport,
-            audit=audit,
+            audit=Audit(setup.state / "audit.jsonl", shop.me, self._teller.happened),
             spending=Spending(accounts=accounts, budget=shop.budget, config=shop.config),
             stop=self.stop,
         )
@@ -113,13 +107,13 @@ class Node:
         online.waiting.gather(self.next_round)
         while self.next_round < self.workshop.config.rounds and not self.stop.is_set():
             now = online.waiting.catch_up(self.next_round)
-            self.teller.progress(now.round, 0.0)
+            self._teller.progress(now.round, 0.0)
             done = rounds.play(now, self.memory)
             self.memory, self.next_round = done.memory, now.round + 1
             directory.append(done.report)
             directory.checkpoint(self)
             online.audit.flush()
-            self.teller.round(done.report)
+            self._teller.round(done.report)
         if not self.stop.is_set():
             rounds.finish()
 

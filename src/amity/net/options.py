@@ -11,7 +11,7 @@ Seconds = Annotated[float, Field(gt=0, le=86400)]
 Count = Annotated[int, Field(ge=1, le=2**31)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Net:
     """Waiting, transfer and limits. What one neighbour may cause is bounded by the last group."""
 

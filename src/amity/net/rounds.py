@@ -88,7 +88,7 @@ class Rounds:
         return moment, trained
 
     def _show(self, moment: Moment, card: Blob, near: tuple[PeerId, ...]) -> None:
-        here = [j for j in near if self._online.board.alive(j)]
+        here = [j for j in near if self._online.board.linked(j)]
         if self._online.line.show(card, again=moment.announcement):
             self._online.tally.sent("card", len(card.carried) * len(here))
 

@@ -1,20 +1,23 @@
 """peer.toml: who this peer is, where its files lie, how it behaves on the network, and what it
 learns.
 
-[peer] name = "peer-00" listen = "10.0.0.1:7447"     # empty: behind NAT, reached by way of the
-relay roster = "roster.toml"       # paths are relative to this file identity = "identity"        #
-key.pem, cert.pem, ca.pem state = "state"              # a run directory: checkpoint, metrics, log
-data = "mine"                # all examples are mine; "dealt": my part of a common dataset (trials)
-classes = ["benign", "malignant"]   # the same list everywhere; may be left out where all have all
-classes metrics = 9464               # http://127.0.0.1:9464/metrics; 0: none
-sinks = ["rounds", "jsonl"]  # who is told what happens here
+    [peer]
+    name = "peer-00"
+    listen = "10.0.0.1:7447"     # empty: behind NAT, reached by way of the relay
+    roster = "roster.toml"       # paths are relative to this file
+    identity = "identity"        # key.pem, cert.pem, ca.pem
+    state = "state"              # a run directory: checkpoint, metrics, log
+    data = "mine"                # all examples are mine; "dealt": my part of a common dataset
+    classes = ["benign", "malignant"]   # the same everywhere; not needed where all have all
+    metrics = 9464               # http://127.0.0.1:9464/metrics; 0: none
+    sinks = ["rounds", "jsonl"]  # who is told what happens here
 
-[net]                        # see amity/net/options.py
-deadline = 60
+    [net]                        # see amity/net/options.py
+    deadline = 60
 
-[run]                        # config keys as in `amity run`
-data = "scans.npz"
-strategy = "afind+"
+    [run]                        # config keys as in `amity run`
+    data = "scans.npz"
+    strategy = "afind+"
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ from amity.rng import rng
 from amity.topology import peer_names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Who:
     """The section [peer]."""
 
@@ -57,7 +60,7 @@ class Who:
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Setup:
     """A peer, ready to be opened."""
 
@@ -105,7 +108,11 @@ def read_setup(folder: Path, overrides: Mapping[str, Any] | None = None) -> Setu
     mine, net = split_net(overrides or {})
     config = resolve([_located(nested(given.get("run", {})), folder), nested(mine)])
     return Setup(
-        folder, who, typed("net", Net, {**given.get("net", {}), **net}), for_network(config), given
+        folder=folder,
+        who=who,
+        net=typed("net", Net, {**given.get("net", {}), **net}),
+        config=for_network(config),
+        options=given,
     )
 
 

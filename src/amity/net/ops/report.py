@@ -106,46 +106,38 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return f"<table><tr>{top}</tr>{body}</table>"
 
 
+HEAD = (
+    *("peer", "rounds", "last", "accuracy", "taken", "MB in", "MB out", "s a round"),
+    *("late others", "refused", "disclosed"),
+)
+
+
 def _summary(found: Sequence[Story]) -> str:
-    rows = []
-    for story in found:
-        scores = [r.accuracy for r in story.metrics if r.accuracy is not None]
-        moved = [sum(r.received for r in story.metrics), sum(r.sent for r in story.metrics)]
-        seconds = [r.seconds for r in story.timings]
-        rows.append(
-            (
-                story.name,
-                len(story.metrics),
-                story.metrics[-1].round if story.metrics else "-",
-                f"{100 * scores[-1]:.1f} %" if scores else "-",
-                f"{np.mean([r.taken for r in story.metrics]):.1f}" if story.metrics else "-",
-                *(f"{size / 1e6:.2f}" for size in moved),
-                f"{np.median(seconds):.2f}" if seconds else "-",
-                sum(story.events("late").values()),
-                sum(story.events("refused").values()),
-                ", ".join(f"{kind} {count}" for kind, count in sorted(story.disclosed.items()))
-                or "-",
-            )
-        )
-    head = (
-        "peer",
-        "rounds",
-        "last",
-        "accuracy",
-        "taken",
-        "MB in",
-        "MB out",
-        "s a round",
-        "late others",
-        "refused",
-        "disclosed",
-    )
     note = (
         "What each peer wrote of itself. Late others: cards that did not come in time. Disclosed:"
         " answers that left it."
     )
-    return section(
-        "The peers", note, _table(head, rows) + "".join(_privacy(story) for story in found)
+    table = _table(HEAD, [_row(story) for story in found])
+    return section("The peers", note, table + "".join(_privacy(story) for story in found))
+
+
+def _row(story: Story) -> tuple[object, ...]:
+    """One peer, under the words of `HEAD`."""
+    metrics, seconds = story.metrics, [r.seconds for r in story.timings]
+    scores = [r.accuracy for r in metrics if r.accuracy is not None]
+    disclosed = [f"{kind} {count}" for kind, count in sorted(story.disclosed.items())]
+    return (
+        story.name,
+        len(metrics),
+        metrics[-1].round if metrics else "-",
+        f"{100 * scores[-1]:.1f} %" if scores else "-",
+        f"{np.mean([r.taken for r in metrics]):.1f}" if metrics else "-",
+        f"{sum(r.received for r in metrics) / 1e6:.2f}",
+        f"{sum(r.sent for r in metrics) / 1e6:.2f}",
+        f"{np.median(seconds):.2f}" if seconds else "-",
+        sum(story.events("late").values()),
+        sum(story.events("refused").values()),
+        ", ".join(disclosed) or "-",
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from amity.data import Dataset
@@ -32,32 +33,39 @@ class Stopped(BaseException):
 def serve(setup: Setup, sinks: Wanted = None, dataset: Dataset | None = None) -> None:
     """Run a peer to its end. SIGTERM ends it at once and cleanly: a round that was not finished is
     done again. Sinks take events in a thread of their own, so that a slow one delays no round."""
-    stream = Stream(sinks)
+    stream, transport = Stream(sinks), transport_of(setup.net.link)
     outbox = Outbox(stream)
-    transport = transport_of(setup.net.link)
-    listens = threading.current_thread() is threading.main_thread()
-    with suppress(Stopped):
-        try:
-            node = Node(
-                setup,
-                transport=transport,
-                dataset=dataset,
-                listen_in=transport.overhear,
-                tell=outbox.take,
-            )
-
-            def stop(_signal: int, _frame: FrameType | None) -> None:
-                node.stop.set()
-                raise Stopped
-
-            if listens:
-                signal.signal(signal.SIGTERM, stop)
+    try:
+        node = Node(
+            setup,
+            transport=transport,
+            dataset=dataset,
+            listen_in=transport.overhear,
+            tell=outbox.take,
+        )
+        with suppress(Stopped), _until_told(node):
             stream.open()
             node.run()
-            if listens:  # it has ended, whatever is asked now
-                signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        finally:
-            outbox.close()
+    finally:
+        outbox.close()
+
+
+@contextmanager
+def _until_told(node: Node) -> Iterator[None]:
+    """Inside, SIGTERM ends the peer; after that it has ended, whatever is asked."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        node.stop.set()
+        raise Stopped
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def serve_relay(setup: Setup) -> None:

@@ -1,10 +1,11 @@
 """A whole network on one machine, for trying it: an authority, certificates, one process a peer,
 and what came of it.
 
-OUT/config.toml  metrics.jsonl  edges.jsonl  rounds.jsonl  report.html     as of `amity run`, put
-together at the end OUT/ca  roster.toml                                                        the
-authority and who is a member OUT/peers/NAME/peer.toml  identity/  state/  peer.log
-each peer as it would lie on its own machine
+    OUT/config.toml, metrics.jsonl, edges.jsonl, rounds.jsonl, report.html
+                                             as of `amity run`, put together at the end
+    OUT/ca, roster.toml                      the authority, and who is a member
+    OUT/peers/NAME/peer.toml, identity/, state/, peer.log
+                                             each peer as it would lie on its own machine
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -28,20 +28,18 @@ import tomli_w
 from amity.config import Config
 from amity.core import PeerId
 from amity.data import Dataset
-from amity.errors import AmityError, ConfigError, Failure, IdentityError
+from amity.errors import ConfigError, Failure, IdentityError
 from amity.events import Tell, nobody
 from amity.files import write_atomically
-from amity.forward import PipeSink
 from amity.net.link import transport_of
+from amity.net.ops.life import Life
 from amity.net.ops.listen import Ears
-from amity.net.ops.serve import serve
 from amity.net.options import Net
-from amity.net.setup import for_network, read_setup
+from amity.net.setup import for_network
 from amity.net.trust.certs import ca_init, ca_sign, make_key, make_request
 from amity.net.trust.identity import Identity, expires
 from amity.net.trust.roster import Member, Roster
 from amity.peer.privacy import needs_opacus
-from amity.processes import die_with
 from amity.round.build import load_data, settled
 from amity.store import RunDir
 from amity.topology import peer_names
@@ -58,6 +56,7 @@ class Swarm:
     out: Path
     config: Config
     net: Net = field(default_factory=Net)
+    _: KW_ONLY
     hosts: Mapping[PeerId, str] = field(default_factory=dict)
     enter: Callable[[PeerId], None] | None = None
     """Called first thing in a peer's process."""
@@ -164,39 +163,14 @@ class Swarm:
         self.hear()
         for name in names or self.names:
             sink = self._ears.open(name)
+            life = Life(name=name, folder=self.folder(name), dataset=self.dataset, enter=self.enter)
             process = multiprocessing.get_context("fork").Process(
-                target=self._life, args=(name, os.getpid(), sink)
+                target=life.live, args=(os.getpid(), sink)
             )
             process.start()
             self.processes[name] = process
             sink.close()  # the peer has its own: with it the pipe ends
         self._ears.plan(names or self.names)
-
-    def _life(self, name: PeerId, parent: int, sink: PipeSink) -> None:
-        die_with(parent)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        log = os.open(self.folder(name) / "peer.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        for stream in (1, 2):
-            os.dup2(log, stream)
-        sys.stdout, sys.stderr = (
-            os.fdopen(os.dup(1), "w", buffering=1),
-            os.fdopen(os.dup(2), "w", buffering=1),
-        )
-        code = 1
-        try:
-            if self.enter is not None:
-                self.enter(name)
-            serve(read_setup(self.folder(name)), sink, self.dataset)
-            code = 0
-        except AmityError as error:
-            sys.stderr.write(f"amity: {error}\n")
-        except SystemExit as error:
-            code = _failure(error)
-            sys.stderr.write(f"amity: {name} ended itself before its last round ({error!r})\n")
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
 
     def kill(self, name: PeerId, with_signal: signal.Signals = signal.SIGKILL) -> None:
         process = self.processes[name]
@@ -257,12 +231,6 @@ class Swarm:
         """Those whose process ended with an error, and its last line."""
         ended = {name: p.exitcode for name, p in self.processes.items() if not p.is_alive()}
         return {name: self._last_words(name) for name, code in ended.items() if code}
-
-
-def _failure(error: SystemExit) -> int:
-    """The exit code of code that ended its process: whatever it says, its peer has not done its
-    rounds."""
-    return error.code if isinstance(error.code, int) and 0 < error.code < 256 else 1
 
 
 def free_ports(count: int) -> list[int]:

@@ -124,6 +124,18 @@ def open_head(data: bytes, roster: Roster, want: Expected) -> tuple[Manifest, by
 
 
 def _check(manifest: Manifest, roster: Roster, want: Expected) -> None:
+    _check_address(manifest, roster, want)
+    _check_age(manifest, want.max_age)
+    if manifest.schema_ != want.schema.digest and not want.any_schema:
+        raise Refused(
+            "wrong schema", f"{manifest.sender} has another model, classes, proxy or seed"
+        )
+    if manifest.length > want.schema.longest(manifest.kind):
+        raise Refused("too long", f"{manifest.length} bytes for a {manifest.kind}")
+
+
+def _check_address(manifest: Manifest, roster: Roster, want: Expected) -> None:
+    """What it is, from whom and for whom, and what it answers."""
     if manifest.kind not in want.kinds:
         raise Refused("wrong kind", f"{manifest.kind}, expected {' or '.join(want.kinds)}")
     if manifest.network != roster.network:
@@ -136,17 +148,14 @@ def _check(manifest: Manifest, roster: Roster, want: Expected) -> None:
         raise Refused("replay", "answers another ask")
     if want.round is not None and manifest.round != want.round:
         raise Refused("wrong round", f"{manifest.round}, expected {want.round}")
+
+
+def _check_age(manifest: Manifest, most: float) -> None:
     age = time.time() * 1000 - manifest.at
     if age < -SKEW_MS:
         raise Refused("clock", f"signed {-age / 1000:.0f} s in the future")
-    if age > 1000 * want.max_age + SKEW_MS:
+    if age > 1000 * most + SKEW_MS:
         raise Refused("too old", f"signed {age / 1000:.0f} s ago")
-    if manifest.schema_ != want.schema.digest and not want.any_schema:
-        raise Refused(
-            "wrong schema", f"{manifest.sender} has another model, classes, proxy or seed"
-        )
-    if manifest.length > want.schema.longest(manifest.kind):
-        raise Refused("too long", f"{manifest.length} bytes for a {manifest.kind}")
 
 
 def check_body(manifest: Manifest, body: bytes | bytearray) -> None:
