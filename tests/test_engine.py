@@ -361,8 +361,8 @@ def test_facts_look_at_a_fixed_sample_of_64_examples() -> None:
 
 def test_thousands_of_peers_on_a_sparse_graph_need_nothing_of_size_m_squared() -> None:
     script = (
-        "import resource\nfrom amity.config import resolve\nfrom amity.round.build import load_data\nfrom"
-        " amity.simulate import Simulation\nconfig = resolve([{'peers': 5000, 'rounds': 1, 'data':"
+        "import resource\nfrom amity.config import resolve\nfrom amity.round.build import load_data\n"
+        "from amity.simulate import Simulation\nconfig = resolve([{'peers': 5000, 'rounds': 1, 'data':"
         " {'name': 'synthetic', 'shape': '1x4x4', 'train': 40000},\n  'partition': {'name':"
         " 'pathological', 'classes': 2, 'samples': 4, 'test': 4},\n  'model': {'name': 'mlp',"
         " 'hidden': 4},\n  'topology': {'name': 'regular', 'k': 6}, 'strategy': {'name': 'afind+'},"
@@ -403,7 +403,8 @@ def doubled(shape, classes):
     return nn.Sequential(nn.Flatten(), Doubled(64, 9), nn.ReLU(), nn.Linear(9, classes))
 
 def normed(shape, classes):
-    return nn.Sequential(nn.Flatten(), nn.utils.parametrizations.weight_norm(nn.Linear(64, 9)), nn.Linear(9, classes))
+    first = nn.utils.parametrizations.weight_norm(nn.Linear(64, 9))
+    return nn.Sequential(nn.Flatten(), first, nn.Linear(9, classes))
 """
 
 

@@ -141,8 +141,8 @@ def test_a_hundred_peers_do_not_copy_cifar_10_a_hundred_times() -> None:
     own."""
     real("cifar10")
     script = (
-        "import resource, amity\nfrom amity.round.build import load_data\nfrom amity.simulate import"
-        " Simulation\nwords = {'data': 'cifar10', 'model': 'mlp', 'model.hidden': 4, 'partition':"
+        "import resource, amity\nfrom amity.round.build import load_data\n"
+        "from amity.simulate import Simulation\nwords = {'data': 'cifar10', 'model': 'mlp', 'model.hidden': 4, 'partition':"
         " 'iid', 'peers': 100, 'rounds': 1}\nconfig = amity.load(None, words)\ndata ="
         " load_data(config)\nbefore ="
         " resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\nsimulation = Simulation(config,"

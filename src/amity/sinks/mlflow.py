@@ -61,8 +61,8 @@ class Mlflow:
 
 
 def _tracking_uri(uri: str) -> str | None:
-    """None: MLflow decides. A plain file name is a SQLite database; MLflow keeps it open by its URI,
-    so that it must not depend on where we are."""
+    """None: MLflow decides. A plain file name is a SQLite database; MLflow keeps it open by its
+    URI, so that it must not depend on where we are."""
     if not uri.endswith(".db") or "://" in uri:
         return uri or None
     path = Path(uri).resolve()
