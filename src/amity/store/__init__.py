@@ -4,7 +4,7 @@
     metrics.jsonl                one line per round and peer
     edges.jsonl                  one line per round and peer: who took how much from whom
     rounds.jsonl                 one line per round: the whole network
-    timings.jsonl                wall-clock times: the only file in which two runs of a config differ
+    timings.jsonl                wall-clock times, the only file in which two runs differ
     checkpoint/round-000010.*    .safetensors: models; .json: the commit record, written last
 
 A checkpoint counts only if its commit record is whole and agrees, by SHA-256, with the tensors and
