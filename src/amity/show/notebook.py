@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,20 @@ def figure_of(story: Story, name: str) -> Figure:
     figure = panel.figure(story) if isinstance(panel, Picture) else None
     if figure is None:
         raise ConfigError(f"figure {name!r}: there is nothing to show for these runs")
+    _teach_notebook()
     return figure
+
+
+def _teach_notebook() -> None:
+    """A notebook shows figures only once it has been told how, as `%matplotlib inline` does."""
+    if "IPython" not in sys.modules:
+        return
+    from IPython import get_ipython
+    from IPython.core.pylabtools import select_figure_formats
+
+    shell = get_ipython()
+    if shell is not None:
+        select_figure_formats(shell, {"png"})
 
 
 def save(
