@@ -58,7 +58,7 @@ def _teach_notebook() -> None:
 
     shell = get_ipython()
     if shell is not None:
-        select_figure_formats(shell, {"png"})
+        select_figure_formats(shell, {"png"})  # type: ignore[no-untyped-call]
 
 
 def save(
