@@ -18,7 +18,17 @@ from amity.strategies.gossip import Gossip
 def a_view(
     me: str = "a", neighbours: tuple[str, ...] = ("b", "c"), memory: dict[str, object] | None = None
 ) -> View:
-    return View(me, 0, 10, neighbours, 5, None, rng(0, "test"), rng(0, "common"), memory or {})
+    return View(
+        me=me,
+        round=0,
+        rounds=10,
+        neighbours=neighbours,
+        examples=5,
+        card=None,
+        rng=rng(0, "test"),
+        common_rng=rng(0, "common"),
+        memory=memory or {},
+    )
 
 
 def test_drive_sends_answers_in_and_returns_the_decision() -> None:

@@ -134,7 +134,17 @@ def test_a_strategy_sees_only_its_view_and_names_only_known_peers(spec: dict[str
             return dict.fromkeys(ask.peers, (0.5, 0.5))
         return {j: value for j, value in (("a", _mine(ask.fact)), (START, 2.0)) if j in ask.peers}
 
-    view = View("a", 0, 10, ("b", "c"), 5, None, real_rng(0), real_rng(0), {})
+    view = View(
+        me="a",
+        round=0,
+        rounds=10,
+        neighbours=("b", "c"),
+        examples=5,
+        card=None,
+        rng=real_rng(0),
+        common_rng=real_rng(0),
+        memory={},
+    )
     decision = drive(strategy.decide(view, {"a": 1.0}), silence)
     assert asked <= {"a", "b", "c", START}
     assert decision.row == {"a": 1.0} or spec["name"] == "fedavg"

@@ -53,7 +53,10 @@ def test_a_step_of_ditto_is_the_gradient_plus_lambda_times_the_way_from_the_rece
 
 
 def test_a_large_lambda_holds_the_personal_model_at_the_received_one_and_none_lets_it_go() -> None:
-    data, mine = samples(), learner(Recipe(0.01, 0.01, 0.0, 0.0, 4, 0.0))
+    data, mine = (
+        samples(),
+        learner(Recipe(lr=0.01, lr_head=0.01, momentum=0.0, weight_decay=0.0, batch=4, clip=0.0)),
+    )
     w = mine.initial() + 0.3
     far, near = (
         (

@@ -128,7 +128,11 @@ def test_no_example_counts_for_more_than_the_clip_in_modules_that_fold_rows_into
 ) -> None:
     torch.manual_seed(0)
     module = Folded(by_time)
-    mine = Learner(module, layout_of(module, "head", "body"), Recipe(1.0, 1.0, 0.0, 0.0, 2, 0.0))
+    mine = Learner(
+        module,
+        layout_of(module, "head", "body"),
+        Recipe(lr=1.0, lr_head=1.0, momentum=0.0, weight_decay=0.0, batch=2, clip=0.0),
+    )
     base = samples(2)
     data = Samples(
         type(base.pixels)(100 * base.pixels.x, base.pixels.y, base.pixels.mean, base.pixels.std),
@@ -161,7 +165,11 @@ def test_modules_that_the_fast_way_does_not_know_are_left_to_the_plain_one(make:
 def private(batch: int = 4, lr: float = 0.1) -> Learner:
     torch.manual_seed(0)
     module = mlp()
-    return Learner(module, layout_of(module), Recipe(lr, lr, 0.9, 0.0, batch, 0.0))
+    return Learner(
+        module,
+        layout_of(module),
+        Recipe(lr=lr, lr_head=lr, momentum=0.9, weight_decay=0.0, batch=batch, clip=0.0),
+    )
 
 
 def test_without_noise_and_clipping_dp_sgd_is_sgd_on_the_same_batches() -> None:
@@ -189,7 +197,11 @@ def test_without_noise_and_clipping_dp_sgd_is_sgd_on_the_same_batches() -> None:
 def test_the_noise_on_a_gradient_has_standard_deviation_sigma_c_over_l() -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Flatten(), nn.Linear(16, 300), nn.ReLU(), nn.Linear(300, 3))
-    mine = Learner(module, layout_of(module), Recipe(1.0, 1.0, 0.0, 0.0, 5, 0.0))
+    mine = Learner(
+        module,
+        layout_of(module),
+        Recipe(lr=1.0, lr_head=1.0, momentum=0.0, weight_decay=0.0, batch=5, clip=0.0),
+    )
     data, sigma, clip = samples(20), 2.0, 0.7
     draws = [np.random.default_rng(4) for _ in range(2)]
     quiet, noisy = (
@@ -251,7 +263,11 @@ def test_dp_sgd_costs_at_most_three_plain_steps() -> None:
     machines are noisy."""
     torch.manual_seed(0)
     module = models["fedavg_cnn"].build({}).build((1, 28, 28), 10)
-    mine = Learner(module, layout_of(module), Recipe(0.05, 0.05, 0.0, 0.0, 64, 0.0))
+    mine = Learner(
+        module,
+        layout_of(module),
+        Recipe(lr=0.05, lr_head=0.05, momentum=0.0, weight_decay=0.0, batch=64, clip=0.0),
+    )
     base = samples(64, 10)
     x = torch.randn(64, 1, 28, 28)
     data = Samples(

@@ -33,7 +33,17 @@ STAGES = [entry.name for entry in stages]
 
 
 def view(neighbours: tuple[str, ...] = ("b", "c", "d"), round: int = 0, memory: Any = None) -> View:
-    return View("a", round, 10, neighbours, 5, None, rng(0), rng(1), memory or {})
+    return View(
+        me="a",
+        round=round,
+        rounds=10,
+        neighbours=neighbours,
+        examples=5,
+        card=None,
+        rng=rng(0),
+        common_rng=rng(1),
+        memory=memory or {},
+    )
 
 
 def answered(stage: Strategy, row: dict[str, float], facts: dict[type, Any]) -> Decision:

@@ -37,7 +37,17 @@ class Town:
 def view(
     memory: Any = None, round: int = 0, rounds: int = 10, neighbours: tuple[str, ...] = NAMES[1:]
 ) -> View:
-    return View("a", round, rounds, neighbours, 5, None, rng(0, round), rng(0, round), memory or {})
+    return View(
+        me="a",
+        round=round,
+        rounds=rounds,
+        neighbours=neighbours,
+        examples=5,
+        card=None,
+        rng=rng(0, round),
+        common_rng=rng(0, round),
+        memory=memory or {},
+    )
 
 
 def decide(strategy: Any, town: Town, memory: Any = None, **where: Any) -> Decision:

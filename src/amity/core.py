@@ -19,7 +19,7 @@ the simulator is, to the line, what runs between machines.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -87,7 +87,7 @@ class Share:
         return 4 * int(self.mask.sum()) + (self.mask.numel() + 7) // 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class View:
     """All that a strategy ever sees. Peers stand in sorted order of their names."""
 
@@ -154,7 +154,7 @@ State = Mapping[str, "torch.Tensor"]
 """What a method keeps beside theta: named vectors of P numbers (a personal model, a mask)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Context:
     """What a method may use: the learner, its own peer's data, and where in the run we are."""
 
@@ -194,6 +194,7 @@ class Fit:
     theta: torch.Tensor
     epochs: int
     part: slice | None = None
+    _: KW_ONLY
     anchor: torch.Tensor | None = None
     """A model that theta is drawn to: every step's gradient gets `pull` · (theta − anchor) added,
     before momentum."""

@@ -38,7 +38,7 @@ T = TypeVar("T")
 PHASES = ("train", "select", "mix", "evaluate")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Measurement:
     """One row of the table."""
 
@@ -106,17 +106,21 @@ def measure(
         rate = flops * workload.examples / seconds["train"]
         rows.append(
             Measurement(
-                workload.name,
-                strategy,
-                precision,
-                workload.examples / rounds,
-                1 / rounds,
-                statistics.median(p / t.round for p, t in zip(plain, mine, strict=True)),
-                rate / statistics.median(gemm[precision]),
-                max(t.peak_mb for t in mine),
-                mine[0].steps,
-                seconds,
-                statistics.median(t.round / g.round for t, g in zip(mine, gossip, strict=True))
+                workload=workload.name,
+                strategy=strategy,
+                precision=precision,
+                samples_per_s=workload.examples / rounds,
+                rounds_per_s=1 / rounds,
+                ratio_to_plain_loop=statistics.median(
+                    p / t.round for p, t in zip(plain, mine, strict=True)
+                ),
+                gemm_share=rate / statistics.median(gemm[precision]),
+                peak_mb=max(t.peak_mb for t in mine),
+                steps_per_round=mine[0].steps,
+                seconds=seconds,
+                ratio_to_gossip=statistics.median(
+                    t.round / g.round for t, g in zip(mine, gossip, strict=True)
+                )
                 if gossip
                 else None,
             )

@@ -37,7 +37,7 @@ MOVING = 6.0
 """Seconds for which models move."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Networked:
     """One strategy on a real network; medians over peers and rounds, the first round left out."""
 
@@ -110,7 +110,9 @@ def _rounds(out: Path, config: Config) -> Networked:
             )
     seconds = {phase: statistics.median(r[phase] for r in rounds) for phase in PHASES}
     overhead = statistics.median((r["period"] - r["train"]) / r["train"] for r in rounds)
-    return Networked(config.label, seconds, overhead, _megabytes(swarm))
+    return Networked(
+        strategy=config.label, seconds=seconds, overhead=overhead, model_mb=_megabytes(swarm)
+    )
 
 
 def _megabytes(swarm: Swarm) -> float:
@@ -146,7 +148,7 @@ def _moving(out: Path, config: Config) -> Networked:
         latencies, moved = latencies + found, moved + size
     p50, p95 = (1000 * float(np.quantile(latencies, q)) for q in (0.5, 0.95))
     return Networked(
-        "asks while models move",
+        strategy="asks while models move",
         asks=len(latencies),
         p50_ms=p50,
         p95_ms=p95,

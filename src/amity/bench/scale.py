@@ -11,7 +11,7 @@ from amity.config import Config, resolve
 from amity.round.build import load_data, make_learner
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scaled:
     """Gossip with fine-tuning, for so many peers."""
 
@@ -84,5 +84,11 @@ def _scaled(peers: int, small: bool) -> Scaled:
     matrix, data = peers * size * 4 / 1e6, dataset.pixels.x.numel() / 1e6
     name = config.model.name
     return Scaled(
-        name, config.topology.name, peers, timing.round / peers, timing.peak_mb, matrix, data
+        model=name,
+        graph=config.topology.name,
+        peers=peers,
+        seconds_per_peer=timing.round / peers,
+        peak_mb=timing.peak_mb,
+        matrix_mb=matrix,
+        data_mb=data,
     )

@@ -12,7 +12,7 @@ from amity.config import Config, resolve
 from amity.lab.compare import parse_spec
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Workload:
     """So many peers with so many examples each, one model, some strategies."""
 
@@ -80,4 +80,4 @@ def _workload(name: str, values: dict[str, Any]) -> Workload:
     plain: dict[str, Any] = {
         key: tuple(v) if isinstance(v, list) else v for key, v in values.items()
     }
-    return Workload(name, **plain)
+    return Workload(name=name, **plain)

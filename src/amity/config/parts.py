@@ -12,7 +12,7 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Train:
     """Local training: SGD with momentum, fresh every round."""
 

@@ -69,7 +69,7 @@ class Pick(Generic[T]):
         return self.label.replace(":", "-").replace("+", "-plus")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """One run, fully resolved."""
 

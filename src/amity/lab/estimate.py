@@ -112,15 +112,15 @@ class Trial:
         through with nothing trained."""
         method: Method = config.method.instance
         ctx = Context(
-            self.learner,
-            self.data.train,
-            rng(config.seed, "estimate"),
-            config.train.epochs,
-            config.train.epochs_head,
-            0,
-            config.rounds,
-            config.seed,
-            "estimate",
+            learner=self.learner,
+            train=self.data.train,
+            rng=rng(config.seed, "estimate"),
+            epochs=config.train.epochs,
+            epochs_head=config.train.epochs_head,
+            round=0,
+            rounds=config.rounds,
+            seed=config.seed,
+            purpose="estimate",
         )
         try:
             state = method.init(self.theta, ctx)

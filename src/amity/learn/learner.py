@@ -37,7 +37,7 @@ class Score:
     loss: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """How local training steps: SGD with momentum, a fresh optimiser for every phase of every
     round."""
@@ -239,7 +239,7 @@ class Learner:
         self._load(theta, part)
         self.module.train()
         at_head = part.start >= self.layout.head.start and noise is None
-        course = _Course(
+        course = _Fitting(
             data=data,
             part=part,
             rng=rng,
@@ -257,7 +257,7 @@ class Learner:
         self.private_steps += course.done if noise is not None else 0
         return Fitted(self._theta(), mean)
 
-    def _epoch(self, course: _Course) -> float | None:
+    def _epoch(self, course: _Fitting) -> float | None:
         """One epoch, or what the noise's steps have room for; its mean loss, None if there was no
         example."""
         losses, examples = [], 0
@@ -274,7 +274,7 @@ class Learner:
         self.backward_examples += examples
         return float(torch.stack(losses).sum()) / examples if examples else None
 
-    def _descend(self, course: _Course, chosen: torch.Tensor) -> torch.Tensor:
+    def _descend(self, course: _Fitting, chosen: torch.Tensor) -> torch.Tensor:
         """Leave the gradient of a batch at the parameters; returns the sum of its losses."""
         if course.noise is not None:
             return self._private_gradient(
@@ -500,7 +500,7 @@ class Learner:
 
 
 @dataclass(kw_only=True)
-class _Course:
+class _Fitting:
     """One fit on its way."""
 
     data: Samples

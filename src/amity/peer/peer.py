@@ -42,7 +42,7 @@ from amity.peer.proxy import CardSpec, Sketcher, Vectors
 from amity.rng import rng
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class World:
     """What all peers of a run have in common."""
 
@@ -118,16 +118,16 @@ class Peer:
         if world.secret and world.privacy.trains:
             stream = _unguessable()  # who knows the batches knows better than ε says
         return Context(
-            world.learner,
-            self.data.train,
-            stream,
-            world.epochs,
-            world.epochs_head,
-            self.round,
-            world.rounds,
-            world.seed,
-            purpose,
-            visiting,
+            learner=world.learner,
+            train=self.data.train,
+            rng=stream,
+            epochs=world.epochs,
+            epochs_head=world.epochs_head,
+            round=self.round,
+            rounds=world.rounds,
+            seed=world.seed,
+            purpose=purpose,
+            visiting=visiting,
         )
 
     def _noise(self, *names: str | int) -> np.random.Generator:

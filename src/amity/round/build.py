@@ -68,14 +68,14 @@ def make_learner(config: Config, shape: tuple[int, ...], classes: int) -> Learne
         module = config.model.instance.build(shape, classes)
     train = config.train
     recipe = Recipe(
-        train.lr,
-        train.lr_head or train.lr,
-        train.momentum,
-        train.weight_decay,
-        train.batch,
-        train.clip,
-        train.decay,
-        train.augment == "crop_flip",
+        lr=train.lr,
+        lr_head=train.lr_head or train.lr,
+        momentum=train.momentum,
+        weight_decay=train.weight_decay,
+        batch=train.batch,
+        clip=train.clip,
+        decay=train.decay,
+        augment=train.augment == "crop_flip",
     )
     if recipe.augment and len(shape) != 3:
         raise ConfigError(
@@ -167,20 +167,20 @@ def make_shard(
         for name, mine in data.items()
     }
     world = World(
-        config.seed,
-        config.rounds,
-        config.method.instance,
-        learner,
-        Sketcher(config.seed),
-        learner.initial(),
-        config.train.epochs,
-        config.train.epochs_head,
-        config.facts.examples,
-        config.privacy.instance,
-        config.mixer.instance,
-        attack,
-        bad,
-        secret,
+        seed=config.seed,
+        rounds=config.rounds,
+        method=config.method.instance,
+        learner=learner,
+        sketcher=Sketcher(config.seed),
+        initial=learner.initial(),
+        epochs=config.train.epochs,
+        epochs_head=config.train.epochs_head,
+        fact_examples=config.facts.examples,
+        privacy=config.privacy.instance,
+        mixer=config.mixer.instance,
+        attack=attack,
+        attackers=bad,
+        secret=secret,
     )
     state, share, mask = _slots(world, names[0], data[names[0]])
     size = learner.layout.size
@@ -200,15 +200,15 @@ def _slots(
     theta, method = world.initial, world.method
     stream = rng(world.seed, "init", 0, name)
     ctx = Context(
-        world.learner,
-        data.train,
-        stream,
-        world.epochs,
-        world.epochs_head,
-        0,
-        world.rounds,
-        world.seed,
-        "init",
+        learner=world.learner,
+        train=data.train,
+        rng=stream,
+        epochs=world.epochs,
+        epochs_head=world.epochs_head,
+        round=0,
+        rounds=world.rounds,
+        seed=world.seed,
+        purpose="init",
     )
     state = method.init(theta, ctx)
     for key, value in state.items():

@@ -31,7 +31,7 @@ from amity.processes import cores, keep_memory
 from amity.round.build import load_data, make_shard, units_of
 from amity.round.shard import Answered, Shard
 from amity.simulate.crew import CrewLost, Tell
-from amity.simulate.jobs import Job, Train, perform
+from amity.simulate.jobs import Job, TrainJob, perform
 from amity.topology import peer_names
 
 Packed = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any] | None]
@@ -229,7 +229,7 @@ class RayCrew:
     # -- jobs --------------------------------------------------------------------------------------
 
     def do(self, jobs: Sequence[Job], tell: Tell) -> list[Any]:
-        if any(isinstance(job, Train) for job in jobs):
+        if any(isinstance(job, TrainJob) for job in jobs):
             self._published = {}
         guests: dict[PeerId, Any] = {}
         # all exports before all jobs: an actor works in order, and must not wait for one that

@@ -30,7 +30,7 @@ from amity.facts import ModelFact
 from amity.processes import die_with, keep_memory
 from amity.round.matrices import scratch
 from amity.round.shard import Answered, Hosted, Shard
-from amity.simulate.jobs import Host, Job, perform
+from amity.simulate.jobs import HostJob, Job, perform
 
 Tell = Callable[[float], None]
 """Told how much of a list of jobs is done."""
@@ -180,7 +180,7 @@ class Workers(Inline):
         ]
 
     def _hand_out(self, jobs: Sequence[Job], tell: Tell) -> list[Any]:
-        alone = any(isinstance(job, Host) for job in jobs)  # a tray holds one model at a time
+        alone = any(isinstance(job, HostJob) for job in jobs)  # a tray holds one model at a time
         size = 1 if alone else max(1, min(32, len(jobs) // (8 * self.count)))
         parcels = [jobs[at : at + size] for at in range(0, len(jobs), size)]
         results: list[list[Any] | None] = [None] * len(parcels)

@@ -32,7 +32,7 @@ from amity.round.shard import Shard, Trained
 from amity.round.spending import Budget
 from amity.simulate.crew import Crew
 from amity.simulate.desk import is_central
-from amity.simulate.jobs import Evaluate, Gradient, Settle, Train
+from amity.simulate.jobs import EvaluateJob, GradientJob, SettleJob, TrainJob
 from amity.simulate.lockstep import Lockstep, Near
 from amity.simulate.seat import Seat
 from amity.topology import Network, peer_names
@@ -66,7 +66,8 @@ class Simulation:
             self.crew: Crew = config.engine.instance.crew(config, dataset, self.names, self.data)
         self.units = units_of(config, self.data)
         self.seats = {
-            name: Seat(name, len(data.train), data.labels) for name, data in self.data.items()
+            name: Seat(name=name, examples=len(data.train), labels=data.labels)
+            for name, data in self.data.items()
         }
         self.attackers = bad_peers(config, self.names)
         for name in self.attackers:
@@ -174,7 +175,7 @@ class Simulation:
         jobs = []
         for unit in self.units:
             allowed = tuple(self.seats[name].allowed for name in unit)
-            jobs.append(Train(at=unit[0], round=t, unit=unit, spec=spec, allowed=allowed))
+            jobs.append(TrainJob(at=unit[0], round=t, unit=unit, spec=spec, allowed=allowed))
         results = self.crew.do(jobs, self._tell(t, 0, 0.4))
         for unit, trained in zip(self.units, results, strict=True):
             for name, mine in zip(unit, trained, strict=True):
@@ -210,7 +211,7 @@ class Simulation:
             if name in mixed:
                 self.crew.absorb(name, mixed[name], t)
             else:
-                jobs.append(Settle(at=name, round=t, row=decision.row))
+                jobs.append(SettleJob(at=name, round=t, row=decision.row))
             self.seats[name].memory = decision.memory
         self.crew.do(jobs, self._tell(t, 0.7, 0.7))
 
@@ -220,7 +221,7 @@ class Simulation:
         """Test accuracies, in rounds in which they are measured."""
         if not is_due(t, self.config.rounds, self.config.eval.every):
             return {}
-        jobs = [Evaluate(at=unit[0], round=t, unit=unit) for unit in self.units]
+        jobs = [EvaluateJob(at=unit[0], round=t, unit=unit) for unit in self.units]
         results = self.crew.do(jobs, self._tell(t, 0.7, 1))
         return {
             name: score
@@ -310,7 +311,7 @@ class Simulation:
             part = apart if shared is None else apart[shared]
             consensus += float(part.square().sum()) / len(starts)
         self.crew.set_common(mean)
-        jobs = [Gradient(at=name, round=record.round) for name in self.names]
+        jobs = [GradientJob(at=name, round=record.round) for name in self.names]
         self.crew.do(jobs, self._tell(record.round, 1, 1))
         gradients_MP = self.crew.matrix("trained")
         theory = gradient_metrics(self.names, gradients_MP, shared, rows, near)

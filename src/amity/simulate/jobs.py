@@ -28,7 +28,7 @@ class Job:
     @property
     def verb(self) -> str:
         """What it is called in messages."""
-        return type(self).__name__.lower()
+        return type(self).__name__.removesuffix("Job").lower()
 
     @property
     def needs(self) -> tuple[PeerId, ...]:
@@ -49,7 +49,7 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(Job):
+class TrainJob(Job):
     """Local training of a group that trains in one step, and their sketches."""
 
     unit: tuple[PeerId, ...]
@@ -61,7 +61,7 @@ class Train(Job):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measure(Job):
+class MeasureJob(Job):
     """What a fact says of others' models."""
 
     fact: ModelFact
@@ -76,7 +76,7 @@ class Measure(Job):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnLosses(Job):
+class OwnLossesJob(Job):
     """A peer's losses before and after its training."""
 
     def on(self, shard: Shard) -> Answered:
@@ -84,7 +84,7 @@ class OwnLosses(Job):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Host(Job):
+class HostJob(Job):
     """Answer a fact about a guest's model."""
 
     fact: Fact
@@ -104,7 +104,7 @@ class Host(Job):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settle(Job):
+class SettleJob(Job):
     """Mix by a row, and take the result in."""
 
     row: Row
@@ -123,7 +123,7 @@ class Settle(Job):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(Job):
+class EvaluateJob(Job):
     """Test accuracies of a group."""
 
     unit: tuple[PeerId, ...]
@@ -133,7 +133,7 @@ class Evaluate(Job):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gradient(Job):
+class GradientJob(Job):
     """The gradient at the common point, left in the row of `trained`."""
 
     def on(self, shard: Shard) -> None:

@@ -30,7 +30,7 @@ from amity.round.deciding import blaming, plain, view_of
 from amity.round.shard import Hosted, read_losses
 from amity.simulate.crew import Crew
 from amity.simulate.desk import LocalDesk, is_central
-from amity.simulate.jobs import Host, Job, Measure, OwnLosses
+from amity.simulate.jobs import HostJob, Job, MeasureJob, OwnLossesJob
 from amity.simulate.seat import Gallery, Seat
 from amity.topology import Network
 
@@ -144,12 +144,12 @@ class Lockstep:
                 reporting |= dict.fromkeys(silent, course.view.round)
             elif fact.sends:
                 jobs += [self._hosting(course, fact, j) for j in course.here]
-        jobs += [OwnLosses(at=j, round=reporting[j]) for j in sorted(reporting)]
+        jobs += [OwnLossesJob(at=j, round=reporting[j]) for j in sorted(reporting)]
         return self._take(jobs)
 
-    def _hosting(self, course: _Course, fact: Fact, host: PeerId) -> Host:
+    def _hosting(self, course: _Course, fact: Fact, host: PeerId) -> HostJob:
         seat = self.seats[host]
-        return Host(
+        return HostJob(
             at=host,
             round=course.view.round,
             fact=fact,
@@ -171,7 +171,7 @@ class Lockstep:
             me.pay(answered.forward, answered.backward)
             me.learn(fact, others, answered.values)
             return []
-        return [Measure(at=me.name, round=t, fact=fact, others=others)]
+        return [MeasureJob(at=me.name, round=t, fact=fact, others=others)]
 
     def _take(self, jobs: Sequence[Job]) -> dict[PeerId, dict[PeerId, Offer]]:
         """Have jobs done and take down what came of each."""
@@ -179,12 +179,12 @@ class Lockstep:
         for job, result in zip(jobs, self.crew.do(jobs, self.tell) if jobs else [], strict=True):
             seat = self.seats[job.at]
             seat.pay(result.forward, result.backward)
-            if isinstance(job, Host) and isinstance(result, Hosted):
+            if isinstance(job, HostJob) and isinstance(result, Hosted):
                 seat.private += result.private
                 guest = self.seats[job.visitor]
                 shown = result.offer if guest is seat else seat.tampered(result.offer, guest)
                 hosted.setdefault(job.visitor, {})[job.at] = shown
-            elif isinstance(job, Measure):
+            elif isinstance(job, MeasureJob):
                 seat.learn(job.fact, job.others, result.values)
             else:
                 seat.losses = read_losses(result)

@@ -19,7 +19,7 @@ ELSEWHERE = Share(torch.empty(0))
 """Stands for a published model: a desk sees who has it, never its vector."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Seat:
     """What the engine knows of one peer within a round: never its vectors, only what has been said
     of them."""

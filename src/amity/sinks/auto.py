@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from amity.console import out_console
 from amity.events import Sink
-from amity.sinks.notebook import Notebook, in_notebook
+from amity.sinks.notebook import NotebookBars, in_notebook
 from amity.sinks.plain import Plain
 from amity.sinks.progress import ProgressBars
 from amity.sinks.registry import sinks
@@ -19,5 +19,5 @@ class Auto:
 
     def open(self) -> Sink:
         if in_notebook():
-            return Notebook().open()
+            return NotebookBars().open()
         return ProgressBars().open() if out_console.is_terminal else Plain().open()

@@ -56,7 +56,7 @@ class Output:
 
 @sinks.register("notebook")
 @dataclass(frozen=True)
-class Notebook:
+class NotebookBars:
     """The same bars in a Jupyter notebook."""
 
     def open(self) -> Sink:

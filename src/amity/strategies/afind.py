@@ -90,7 +90,7 @@ class Choice:
 
 @strategies.register("afind+", presets=PRESETS, preset="tuned")
 @strategies.register("afind", presets=PRESETS, preset="tuned", defaults={"ablation": "i+ii"})
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Afind:
     r"""Take as many neighbours as a confidence threshold admits, weighed by the Boltzmann
     distribution of loss.

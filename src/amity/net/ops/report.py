@@ -25,7 +25,7 @@ from amity.store import read_config, read_lines, read_records
 
 
 @dataclass(frozen=True, kw_only=True)
-class Story:
+class PeerStory:
     """What one peer has written of itself."""
 
     name: PeerId
@@ -37,7 +37,7 @@ class Story:
     privacy: Privacy | None = None
 
     @classmethod
-    def read(cls, name: PeerId, state: Path) -> Story:
+    def read(cls, name: PeerId, state: Path) -> PeerStory:
         told = Counter(str(record["kind"]) for record in read_lines(state / "disclosed.jsonl"))
         written = (state / "config.toml").is_file()
         return cls(
@@ -61,8 +61,8 @@ class Story:
         return counts
 
 
-def stories(folder: Path) -> list[Story]:
-    return [Story.read(name, state) for name, state in sorted(peers_in(folder).items())]
+def stories(folder: Path) -> list[PeerStory]:
+    return [PeerStory.read(name, state) for name, state in sorted(peers_in(folder).items())]
 
 
 def peers_html(folder: Path) -> str:
@@ -80,7 +80,7 @@ def sections(folder: Path) -> list[str]:
     return [_summary(found), _refusals(found)]
 
 
-def _sections(found: Sequence[Story]) -> list[str]:
+def _sections(found: Sequence[PeerStory]) -> list[str]:
     return [
         _summary(found),
         section(
@@ -112,7 +112,7 @@ HEAD = (
 )
 
 
-def _summary(found: Sequence[Story]) -> str:
+def _summary(found: Sequence[PeerStory]) -> str:
     note = (
         "What each peer wrote of itself. Late others: cards that did not come in time. Disclosed:"
         " answers that left it."
@@ -121,7 +121,7 @@ def _summary(found: Sequence[Story]) -> str:
     return section("The peers", note, table + "".join(_privacy(story) for story in found))
 
 
-def _row(story: Story) -> tuple[object, ...]:
+def _row(story: PeerStory) -> tuple[object, ...]:
     """One peer, under the words of `HEAD`."""
     metrics, seconds = story.metrics, [r.seconds for r in story.timings]
     scores = [r.accuracy for r in metrics if r.accuracy is not None]
@@ -141,7 +141,7 @@ def _row(story: Story) -> tuple[object, ...]:
     )
 
 
-def _privacy(story: Story) -> str:
+def _privacy(story: PeerStory) -> str:
     """What differential privacy has cost a peer, where it has any."""
     if story.privacy is None:
         return ""
@@ -151,7 +151,7 @@ def _privacy(story: Story) -> str:
     )
 
 
-def _refusals(found: Sequence[Story]) -> str:
+def _refusals(found: Sequence[PeerStory]) -> str:
     rows = [
         (story.name, kind, peer or "(unknown)", why, count)
         for story in found
@@ -167,7 +167,7 @@ def _refusals(found: Sequence[Story]) -> str:
     )
 
 
-def _curves(found: Sequence[Story]) -> Figure:
+def _curves(found: Sequence[PeerStory]) -> Figure:
     figure = Figure(figsize=(6.4, 3.8))
     axes = figure.subplots()
     look = figures.styles(story.name for story in found)
@@ -181,7 +181,7 @@ def _curves(found: Sequence[Story]) -> Figure:
     return figure
 
 
-def _matrix(found: Sequence[Story]) -> Figure:
+def _matrix(found: Sequence[PeerStory]) -> Figure:
     rows = [story.name for story in found]
     columns = sorted(
         {*rows, *(j for story in found for edge in story.edges for j in edge.row if j != START)}

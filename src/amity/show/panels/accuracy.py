@@ -14,7 +14,7 @@ from amity.show.story import Story
 
 @panels.register("accuracy")
 @dataclass(frozen=True)
-class Accuracy(Picture):
+class AccuracyPanel(Picture):
     """Test accuracy by round."""
 
     order: ClassVar[int] = 10

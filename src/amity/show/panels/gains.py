@@ -15,7 +15,7 @@ from amity.show.summary import gains
 
 @panels.register("gains")
 @dataclass(frozen=True)
-class Gains(Picture):
+class GainsPanel(Picture):
     """The gain over training alone, peer by peer."""
 
     order: ClassVar[int] = 20

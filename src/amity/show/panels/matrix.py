@@ -14,7 +14,7 @@ from amity.show.story import Story
 
 @panels.register("matrix")
 @dataclass(frozen=True)
-class Matrix(Picture):
+class MatrixPanel(Picture):
     """The mixing matrix beside the true similarity of labels."""
 
     order: ClassVar[int] = 40

@@ -14,7 +14,7 @@ from amity.show.story import Story
 
 @panels.register("partition")
 @dataclass(frozen=True)
-class Partition(Picture):
+class PartitionPanel(Picture):
     """Which classes each peer holds."""
 
     order: ClassVar[int] = 60

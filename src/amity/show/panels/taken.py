@@ -14,7 +14,7 @@ from amity.show.story import Story
 
 @panels.register("taken")
 @dataclass(frozen=True)
-class Taken(Picture):
+class TakenPanel(Picture):
     """How many neighbours a peer takes."""
 
     order: ClassVar[int] = 50

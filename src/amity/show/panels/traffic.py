@@ -14,7 +14,7 @@ from amity.show.story import Story
 
 @panels.register("bytes")
 @dataclass(frozen=True)
-class Traffic(Picture):
+class TrafficPanel(Picture):
     """Test accuracy against the bytes that a peer received."""
 
     order: ClassVar[int] = 30
