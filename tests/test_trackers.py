@@ -27,11 +27,6 @@ from tests import readers
 from tests.conftest import Call, simulate, tiny
 from tests.readers import Curves, Seen, Tool, recorded
 
-pytestmark = pytest.mark.filterwarnings(
-    # of MLflow's own tables
-    "ignore:The ``noload`` loader strategy is deprecated:DeprecationWarning"
-)
-
 
 @pytest.fixture(autouse=True)
 def _as_on_a_new_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
