@@ -11,7 +11,7 @@ from pathlib import Path
 
 from amity.errors import AmityError
 from amity.files import write_atomically
-from amity.reproduce import EXPERIMENTS, Table, experiment
+from amity.reproduce import RunTable, tables
 from amity.reproduce.record import read_records
 from amity.show.figures import svg
 from amity.show.page import markdown_table
@@ -21,35 +21,44 @@ DOCS = HERE.parent / "docs" / "RESULTS.md"
 BLOCK = re.compile(r"(<!-- ([a-z0-9]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def table_of(path: Path) -> Table:
+def published() -> dict[str, Path]:
+    """The files of records by experiment, in the order of the experiments."""
+    files = {name: HERE / f"{name}.jsonl" for name in tables()}
+    return {name: path for name, path in files.items() if path.exists()}
+
+
+def table_of(path: Path) -> RunTable:
     """A published table, from its records alone."""
     head, records = read_records(path)
-    return Table(experiment(head.experiment, head.preset), head, records)
+    experiment = tables()[head.experiment]
+    return RunTable(
+        experiment=experiment,
+        design=experiment.at(head.experiment, head.preset),
+        head=head,
+        records=records,
+    )
 
 
 def block(name: str) -> str:
     """What the page says of one experiment, from its records."""
     table = table_of(HERE / f"{name}.jsonl")
-    return f"```\n{table.head.command}\n```\n\n{table.markdown()}\n![{table.experiment.title}](../results/{name}.svg)\n"
+    picture = f"![{table.experiment.title}](../results/{name}.svg)"
+    return f"```\n{table.head.command}\n```\n\n{table.markdown()}\n{picture}\n"
 
 
 def summary() -> str:
     """All claims with their verdicts."""
     lines = []
-    for name in EXPERIMENTS:
-        table = table_of(HERE / f"{name}.jsonl")
-        base = (
-            f"{len(table.records)} of {len(table.experiment.whole) * len(table.experiment.seeds)}"
-        )
-        link = f"[{name}](#{name})"
+    for name, path in published().items():
+        table = table_of(path)
+        runs = len(table.design.whole) * len(table.design.seeds)
+        where, link = table.experiment.printed.where, f"[{name}](#{name})"
         lines += [
-            [link, table.printed.where, v.claim.text, f"**{v.status}**", base]
+            [link, where, v.claim.text, f"**{v.status}**", f"{len(table.records)} of {runs}"]
             for v in table.verdicts
         ]
-    return (
-        markdown_table(["experiment", "in the paper", "claim", "verdict", "runs made"], lines)
-        + "\n"
-    )
+    head = ["experiment", "in the paper", "claim", "verdict", "runs made"]
+    return markdown_table(head, lines) + "\n"
 
 
 def page(text: str) -> str:
@@ -63,34 +72,35 @@ def page(text: str) -> str:
 
 
 def gathered(root: Path) -> dict[str, Path]:
-    """The records of every table in a folder: of the whole one, else of its newest part. Nothing is
-    taken that the command would not make now, nor fewer runs than are published."""
+    """The records of every table in a folder: of the whole one, else of its newest part."""
     if not root.is_dir():
-        raise SystemExit(f"{root}: is no folder")
+        raise SystemExit(f"{root}: is not a folder")
     found: dict[str, Path] = {}
-    for name in EXPERIMENTS:
+    for name in tables():
         parts = sorted(
             root.glob(f"{name}-cpu-part*/records.jsonl"), key=lambda path: path.stat().st_mtime
         )
         if choice := [*parts, *root.glob(f"{name}-cpu/records.jsonl")]:
+            check(name, choice[-1])
             found[name] = choice[-1]
-    for name, path in found.items():
-        head, records = read_records(path)
-        asked = experiment(head.experiment, head.preset)
-        for one in records:
-            if (
-                one.key not in asked.whole
-                or asked.config(one.key, one.seed).digest[:20] != one.digest
-            ):
-                raise SystemExit(
-                    f"{path}: {one.key} seed {one.seed} is not a run that the command makes now"
-                )
-        old = HERE / f"{name}.jsonl"
-        if old.exists() and len(records) < len(read_records(old)[1]):
-            raise SystemExit(
-                f"{path}: has fewer runs than {old.name}; delete that one if this is meant"
-            )
     return found
+
+
+def check(name: str, path: Path) -> None:
+    """Nothing is taken that the command would not make now, nor fewer runs than are published."""
+    head, records = read_records(path)
+    design = tables()[head.experiment].at(head.experiment, head.preset)
+    for one in records:
+        known = one.key in design.whole
+        if not known or design.config(one.key, one.seed).digest[:20] != one.digest:
+            raise SystemExit(
+                f"{path}: {one.key} seed {one.seed} is not a run that the command makes now"
+            )
+    old = HERE / f"{name}.jsonl"
+    if old.exists() and len(records) < len(read_records(old)[1]):
+        raise SystemExit(
+            f"{path}: has fewer runs than {old.name}; delete that one if this is meant"
+        )
 
 
 def main() -> None:

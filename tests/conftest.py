@@ -21,6 +21,13 @@ from amity.strategies import strategies
 
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
+os.environ |= {  # trackers look at these when they are imported: nothing leaves this machine
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_DISABLE_AGENT_HINT": "true",
+    "WANDB_ERROR_REPORTING": "false",
+    "WANDB_BASE_URL": "http://127.0.0.1:9",
+}
 
 TINY: Mapping[str, Any] = {
     "peers": 6,

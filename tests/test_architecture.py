@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-LEAVES = "_version errors lazy rng files processes geometry registry topology units core facts records events"
+LEAVES = (
+    "_version errors lazy rng files processes geometry registry topology units console forward"
+    " core facts records events"
+)
 LAYERS: list[set[str]] = [
     set(LEAVES.split()),
     {"data"},

@@ -540,7 +540,7 @@ def test_a_newcomer_takes_the_current_model_of_its_friends_and_members_come_and_
         assert used, "and the others take from it"
 
 
-def test_a_certificate_is_renewed_while_everyone_goes_on_and_an_expired_one_shuts_out_only_its_owner(
+def test_a_certificate_is_renewed_while_all_go_on_and_an_expired_one_shuts_out_only_its_owner(
     tmp_path: Path,
 ) -> None:
     with drill(tmp_path / "swarm", config(14, peers=3)) as chaos:

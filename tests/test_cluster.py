@@ -41,7 +41,7 @@ def same(name, **layers):
             seen.append(number)
             if name == "lost" and seen == [0, 1, 2, 3, 4]:
                 cluster.remove_node(second, allow_graceful=False)
-                time.sleep(5)  # its processes may outlive it for a moment, and would finish so short a run
+                time.sleep(5)  # its processes may outlive it, and would finish so short a run
         def close(self):
             pass
     far = amity.run(tiny(engine=engine | own, **layers), f"{name}-ray", Watch())
@@ -52,9 +52,11 @@ def same(name, **layers):
     assert all(torch.equal(a, b) for a, b in zip(*models, strict=True)), name
     return seen
 
-same("visits", method={"name": "head"}, strategy={"name": "afind+", "preset": "literal"}, engine={"vectorise": "off"})
-composed = {"stages": "fomo,krum", "mixer": "median", "method": "dispfl", "attack": {"name": "sign_flip", "fraction": 0.34}}
-same("composed", strategy={"name": "afind+", "preset": "literal"}, engine={"vectorise": "off"}, **composed)
+visits = {"strategy": {"name": "afind+", "preset": "literal"}, "engine": {"vectorise": "off"}}
+same("visits", method={"name": "head"}, **visits)
+composed = {"stages": "fomo,krum", "mixer": "median", "method": "dispfl"}
+composed["attack"] = {"name": "sign_flip", "fraction": 0.34}
+same("composed", **visits, **composed)
 same("private", strategy="gossip", privacy="gradients", engine={"vectorise": "off"})
 try:
     amity.run(tiny(engine=engine | {"actors": 50}), "greedy")
@@ -62,8 +64,10 @@ except AmityError as error:
     assert str(error) == "engine.actors: 50 actors need a CPU each, and the cluster has 2", error
 else:
     raise SystemExit("50 actors on 2 CPUs?")
-tables = [reproduce("toy", "smoke", out=out, **how) for out, how in (("here", {}), ("there", {"engine": engine}))]
-assert [replace(r, seconds=0) for r in tables[0].records] == [replace(r, seconds=0) for r in tables[1].records]
+ways = (("here", {}), ("there", {"engine": engine}))
+tables = [reproduce("toy", "smoke", out=out, **how).records for out, how in ways]
+here, there = ([replace(record, seconds=0) for record in records] for records in tables)
+assert here == there
 seen = same("lost", strategy={"name": "federico"}, rounds=8, checkpoint={"every": 3})
 assert seen == [0, 1, 2, 3, 4, 3, 4, 5, 6, 7], seen
 print("all the same")

@@ -360,18 +360,24 @@ def test_facts_look_at_a_fixed_sample_of_64_examples() -> None:
 
 
 def test_thousands_of_peers_on_a_sparse_graph_need_nothing_of_size_m_squared() -> None:
-    script = (
-        "import resource\nfrom amity.config import resolve\nfrom amity.round.build import load_data\nfrom"
-        " amity.simulate import Simulation\nconfig = resolve([{'peers': 5000, 'rounds': 1, 'data':"
-        " {'name': 'synthetic', 'shape': '1x4x4', 'train': 40000},\n  'partition': {'name':"
-        " 'pathological', 'classes': 2, 'samples': 4, 'test': 4},\n  'model': {'name': 'mlp',"
-        " 'hidden': 4},\n  'topology': {'name': 'regular', 'k': 6}, 'strategy': {'name': 'afind+'},"
-        " 'engine': {'workers': 1},\n  'train': {'batch': 4, 'epochs': 1}, 'eval':"
-        " {'gradients_every': 0}}])\ndata = load_data(config)\nbefore ="
-        " resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\nwith Simulation(config, data) as"
-        " simulation:\n    assert len(simulation.round().peers) =="
-        " 5000\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
-    )
+    script = """
+import resource
+from amity.config import resolve
+from amity.round.build import load_data
+from amity.simulate import Simulation
+config = resolve([{
+    'peers': 5000, 'rounds': 1, 'strategy': {'name': 'afind+'}, 'engine': {'workers': 1},
+    'data': {'name': 'synthetic', 'shape': '1x4x4', 'train': 40000},
+    'partition': {'name': 'pathological', 'classes': 2, 'samples': 4, 'test': 4},
+    'model': {'name': 'mlp', 'hidden': 4}, 'topology': {'name': 'regular', 'k': 6},
+    'train': {'batch': 4, 'epochs': 1}, 'eval': {'gradients_every': 0},
+}])
+data = load_data(config)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with Simulation(config, data) as simulation:
+    assert len(simulation.round().peers) == 5000
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
@@ -403,7 +409,8 @@ def doubled(shape, classes):
     return nn.Sequential(nn.Flatten(), Doubled(64, 9), nn.ReLU(), nn.Linear(9, classes))
 
 def normed(shape, classes):
-    return nn.Sequential(nn.Flatten(), nn.utils.parametrizations.weight_norm(nn.Linear(64, 9)), nn.Linear(9, classes))
+    first = nn.utils.parametrizations.weight_norm(nn.Linear(64, 9))
+    return nn.Sequential(nn.Flatten(), first, nn.Linear(9, classes))
 """
 
 

@@ -416,30 +416,6 @@ def test_a_table_of_the_paper_counts_its_cells_by_row(call: Call) -> None:
     assert "rounds done" in out
 
 
-LIGHT = """
-import sys
-sys.argv = ["amity", *{words}]
-try:
-    import amity
-    if {words}:
-        from amity.cli import main
-        main()
-except SystemExit:
-    pass
-heavy = {{"torch", "matplotlib", "sklearn", "scipy", "pandas", "networkx"}}
-sys.stderr.write(" ".join(sorted(heavy & set(sys.modules))))
-"""
-
-
-@pytest.mark.parametrize("words", [[], ["--help"], ["list"], ["compare", "--help"], ["--version"]])
-def test_nothing_heavy_is_imported_before_it_is_needed(words: list[str]) -> None:
-    script = LIGHT.format(words=words)
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stderr == ""
-
-
 # -- real peers ------------------------------------------------------------------------------------
 
 

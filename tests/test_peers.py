@@ -216,7 +216,7 @@ def test_a_swarm_refuses_what_no_network_can_do_in_one_line(
     assert len(err.strip().splitlines()) == 1
 
 
-def test_the_swarm_command_shows_a_table_of_results_and_the_same_report_and_goes_on_with_the_same_words(
+def test_the_swarm_command_shows_results_and_the_same_report_and_goes_on_with_the_same_words(
     tmp_path: Path,
 ) -> None:
     words = ["--peers", "3", "rounds=4", "model.hidden=8", "out=s", "net.gather=30"]

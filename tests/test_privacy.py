@@ -284,9 +284,7 @@ def test_noise_on_a_card_has_standard_deviation_sigma_c_over_l_after_clipping() 
     assert float((own - bounded).std()) == pytest.approx(5 * 0.5 / 10, rel=0.03)
 
 
-def test_noise_on_an_upload_has_standard_deviation_sigma_c_and_only_where_something_is_offered() -> (
-    None
-):
+def test_noise_on_an_upload_has_deviation_sigma_c_and_only_where_something_is_offered() -> None:
     base, draw = torch.ones(20_000), np.random.default_rng(0)
     mask = torch.arange(20_000) < 15_000
     share = Share(torch.where(mask, base + 2.0, 0.0), mask)

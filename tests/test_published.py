@@ -140,16 +140,20 @@ def test_a_hundred_peers_do_not_copy_cifar_10_a_hundred_times() -> None:
     """Peak memory with 100 peers stays within a small multiple of the data, in a process of its
     own."""
     real("cifar10")
-    script = (
-        "import resource, amity\nfrom amity.round.build import load_data\nfrom amity.simulate import"
-        " Simulation\nwords = {'data': 'cifar10', 'model': 'mlp', 'model.hidden': 4, 'partition':"
-        " 'iid', 'peers': 100, 'rounds': 1}\nconfig = amity.load(None, words)\ndata ="
-        " load_data(config)\nbefore ="
-        " resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\nsimulation = Simulation(config,"
-        " data)\nafter = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\nassert"
-        " all(p.data.train.pixels.x.data_ptr() == data.pixels.x.data_ptr() for p in"
-        " simulation.peers.values())\nprint((after - before) * 1024)\n"
-    )
+    script = """
+import resource, amity
+from amity.round.build import load_data
+from amity.simulate import Simulation
+words = {'data': 'cifar10', 'model': 'mlp', 'model.hidden': 4, 'partition': 'iid'}
+config = amity.load(None, {**words, 'peers': 100, 'rounds': 1})
+data = load_data(config)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+simulation = Simulation(config, data)
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+pixels = data.pixels.x.data_ptr()
+assert all(p.data.train.pixels.x.data_ptr() == pixels for p in simulation.peers.values())
+print((after - before) * 1024)
+"""
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env=os.environ, check=True
     )

@@ -42,7 +42,8 @@ EAR = """
 import os, sys, zenoh
 session = zenoh.open(zenoh.Config.from_json5(open(sys.argv[1]).read()))
 hear = lambda sample: print(sample.key_expr, flush=True)
-kept = session.declare_subscriber("**", hear), session.liveliness().declare_subscriber("**", hear, history=True)
+life = session.liveliness().declare_subscriber("**", hear, history=True)
+kept = session.declare_subscriber("**", hear), life
 print("open", flush=True)
 sys.stdin.read()
 os._exit(0)

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import csv
 import importlib.util
-import subprocess
+import multiprocessing
+import os
+import signal
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -20,20 +21,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+import amity.reproduce.experiments
 from amity.data.cifar import CIFAR10
 from amity.data.fashionmnist import FASHION
 from amity.data.published import find
 from amity.errors import ConfigError, DataError
+from amity.events import Event, RunDone
 from amity.lab.result import Result
-from amity.reproduce import EXPERIMENTS, PRESETS, Table, experiment, reproduce
+from amity.reproduce import PRESETS, RunTable, reproduce, tables
+from amity.reproduce.choice import part_of
+from amity.reproduce.design import Design
 from amity.reproduce.differences import Difference, paired
-from amity.reproduce.labels import SIGMAS, judge, measure_labels, predict
-from amity.reproduce.paper import printed
-from amity.reproduce.record import Head, Record, read_records, write_records
-from amity.reproduce.run import prepare
+from amity.reproduce.experiment import Scope
+from amity.reproduce.experiments import NAMES
+from amity.reproduce.experiments.theorem import bound
+from amity.reproduce.leakage import SIGMAS, predict, told_by
+from amity.reproduce.record import CellRecord, TableHead, read_records, write_records
+from amity.reproduce.registry import experiments, in_order
 from amity.reproduce.table import at_bytes
+from amity.reproduce.todo import RunsTodo, cells_of
 from amity.reproduce.verdicts import (
-    CHECKS,
     HOLDS,
     MISSING,
     NOT,
@@ -41,10 +48,9 @@ from amity.reproduce.verdicts import (
     PARTLY,
     SO_FAR,
     UNJUDGED,
-    bound,
     weigh,
 )
-from amity.store import finished, read_config
+from amity.store import read_config
 from tests.conftest import Call
 
 SMALL: dict[str, Any] = {
@@ -57,16 +63,26 @@ SMALL: dict[str, Any] = {
     "train.epochs": 1,
 }
 WORDS = " ".join(f"{key}={value}" for key, value in SMALL.items())
+TABLES = tables()
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+
+
+def design(name: str, preset: str = "cpu") -> Design:
+    return TABLES[name].at(name, preset)
+
+
+def prepare(name: str, preset: str, **more: Any) -> RunsTodo:
+    return TABLES[name].prepare(Scope(name=name, preset=preset, **more))
 
 
 # -- what is run -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", TABLES)
 def test_every_cell_of_every_experiment_has_a_config_of_its_own(name: str, preset: str) -> None:
-    asked = experiment(name, preset)
-    keyed = asked.cells([0], Path("x"))
+    asked = design(name, preset)
+    keyed = cells_of(asked, [0], Path("x"))
     assert len(keyed) == len(asked.panels) * len(asked.rows) * len(asked.columns)
     assert len({(key, cell.seed) for key, cell in keyed}) == len(keyed)
     for _, cell in keyed:
@@ -82,7 +98,7 @@ def test_every_cell_of_every_experiment_has_a_config_of_its_own(name: str, prese
 
 
 def test_the_papers_sizes_are_those_it_prints() -> None:
-    asked = experiment("table1", "paper")
+    asked = design("table1", "paper")
     key = ("finetune", "Gossip", "CIFAR-100 c=5")
     config = asked.config(key, 0)
     assert (config.peers, config.rounds, config.model.name, config.data.name) == (
@@ -100,29 +116,29 @@ def test_the_papers_sizes_are_those_it_prints() -> None:
     assert config.strategy.options["k"] == 10
     assert config.partition.to_dict()["classes"] == 5
     assert asked.seeds == (0, 1, 2)
-    femnist = experiment("convergence", "paper").config(("", "AFIND+", "FEMNIST"), 0)
+    femnist = design("convergence", "paper").config(("", "AFIND+", "FEMNIST"), 0)
     assert (femnist.train.batch, femnist.train.lr, femnist.partition.name) == (32, 0.1, "natural")
 
 
 def test_the_most_informative_cells_come_first() -> None:
-    keyed = experiment("table1", "cpu").cells([0, 1], Path("x"))
+    keyed = cells_of(design("table1"), [0, 1], Path("x"))
     rows = list(dict.fromkeys(key[1] for key, cell in keyed if cell.seed == 0))
     assert rows[:2] == ["AFIND+", "Gossip"]
     assert [cell.seed for _, cell in keyed] == sorted(cell.seed for _, cell in keyed)
 
 
 def test_columns_are_chosen_by_whole_words() -> None:
-    asked = experiment("table1", "cpu")
-    assert len(asked.only("columns", ["CIFAR-10"]).columns) == 4
-    assert list(asked.only("columns", ["c=2"]).columns) == ["CIFAR-10 c=2"]
-    assert list(asked.only("panels", ["head"]).panels) == ["head"]
+    asked = design("table1")
+    assert len(part_of(asked, [], ["CIFAR-10"], []).columns) == 4
+    assert list(part_of(asked, [], ["c=2"], []).columns) == ["CIFAR-10 c=2"]
+    assert list(part_of(asked, [], [], ["head"]).panels) == ["head"]
 
 
 def test_tables_share_the_cells_that_they_have_in_common() -> None:
     first = prepare(
-        "table1", "cpu", columns=["CIFAR-10 c=5"], panels=["finetune"], rows=["Gossip", "AFIND+"]
+        "table1", "cpu", columns=("CIFAR-10 c=5",), panels=("finetune",), rows=("Gossip", "AFIND+")
     )
-    second = prepare("ablation", "cpu", columns=["c=5"])
+    second = prepare("ablation", "cpu", columns=("c=5",))
     shared = {cell.path for cell in first.cells} & {cell.path for cell in second.cells}
     assert len(shared) == 2 * 5  # Gossip, and AFIND+ with all of its parts, for five seeds
 
@@ -135,7 +151,7 @@ def test_rows_of_ones_own_stand_beside_those_of_the_table(call: Call, repository
     assert (code, err) == (0, "")
     assert "gossip/mine.py:LossGate:factor=2" in out
     configs = [read_config(path) for path in Path("a/cells").iterdir()]
-    assert len(configs) == 2 * len(experiment("attack").columns)
+    assert len(configs) == 2 * len(design("attack").columns)
     assert {
         config.attack.common.fraction for config in configs if config.attack.name != "none"
     } == {0.4}
@@ -155,32 +171,23 @@ class {name}(Cardless):
 """
 
 
-def test_a_strategy_of_ones_own_that_was_changed_is_another_run(tmp_path: Path) -> None:
-    """In processes of their own, as people run it: a module is loaded once."""
-    words = [
-        "reproduce",
-        "table1",
-        "--preset",
-        "smoke",
-        "rows=mine.py:Mine",
-        "panels=finetune",
-        "out=r",
-    ]
+def test_a_strategy_of_ones_own_that_was_changed_is_another_run(call: Call) -> None:
+    words = "reproduce table1 --preset smoke rows=mine.py:Mine panels=finetune columns=α=0.1 out=r"
 
-    def accuracy(row: str) -> float:
-        (tmp_path / "mine.py").write_text(OWN.format(name="Mine", row=row))
-        command = [sys.executable, "-m", "amity", *words, "columns=CIFAR-10 c=5"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return read_records(next(tmp_path.glob("r/table1-*/records.jsonl")))[1][0].accuracy
+    def accuracies(row: str) -> list[float]:
+        Path("mine.py").write_text(OWN.format(name="Mine", row=row))
+        code, _, err = call(words)
+        assert (code, err) == (0, "")
+        _, records = read_records(next(Path("r").glob("table1-*/records.jsonl")))
+        return [one.accuracy for one in records]
 
     alone, together = "{view.me: 1.0}", "spread((view.me, *view.neighbours))"
-    first, second = accuracy(alone), accuracy(together)
+    first, second = accuracies(alone), accuracies(together)
     assert first != second
-    cells = list((tmp_path / "r" / "cells").iterdir())
+    cells = set(Path("r/cells").iterdir())
     assert len(cells) == 2
-    assert accuracy(alone) == first, "put back, the old run is there again"
-    assert set((tmp_path / "r" / "cells").iterdir()) == set(cells)
+    assert accuracies(alone) == first, "put back, the old run is there again"
+    assert set(Path("r/cells").iterdir()) == cells
 
 
 def test_a_cell_whose_folder_is_damaged_does_not_take_the_table_along(call: Call) -> None:
@@ -250,9 +257,10 @@ def test_what_cannot_be_run_is_refused_in_one_line(call: Call) -> None:
             "reproduce table1 --preset smoke rows=mine.py:Gossip",
             "would be called 'Gossip', as a row of the table is",
         ),
-        ("reproduce labels --preset paper", "takes no --preset paper"),
-        ("reproduce labels --preset smoke --done", "takes no --done"),
-        ("reproduce labels --preset smoke jobs=2", "jobs: 'labels' is no table"),
+        ("reproduce labels --preset paper", "preset: 'labels' does not have 'paper'"),
+        ("reproduce labels --preset smoke jobs=2", "jobs: 'labels' is not a table"),
+        ("reproduce all --preset cpuu", "did you mean 'cpu'"),
+        ("reproduce al", "did you mean 'all'"),
         ("reproduce toy --preset smoke out=file/below", "is not a directory that could be used"),
     ):
         code, _, err = call(words)
@@ -269,31 +277,41 @@ def test_what_cannot_be_run_is_refused_in_one_line(call: Call) -> None:
 # -- running ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+PARTS = {
+    "study": "panels=finetune",
+    "table1": "columns=CIFAR-10",
+    "attack": "columns=clean,label_flip,sketch_liar",
+}
+"""Of the largest tables a part is enough, but for `make test-all`."""
+
+
+@pytest.mark.parametrize("name", TABLES)
 def test_every_experiment_makes_its_table_picture_and_verdicts_at_smoke(
-    name: str, call: Call
+    name: str, call: Call, full: bool
 ) -> None:
     """Together this is `make reproduce`."""
-    code, out, err = call(f"reproduce {name} --preset smoke out=r")
+    words = f"--preset smoke {'' if full else PARTS.get(name, '')}".strip()
+    code, out, err = call(f"reproduce {name} {words} out=r")
     assert (code, err) == (0, "")
-    path = Path("r") / f"{name}-smoke"
+    path = next(Path("r").glob(f"{name}-smoke*"))
     assert f"report: {path}/report.html" in out
-    asked = experiment(name, "smoke")
     head, records = read_records(path / "records.jsonl")
     assert (head.experiment, head.preset) == (name, "smoke")
-    assert head.command == f"amity reproduce {name} --preset smoke"
-    assert len(records) == len(asked.panels) * len(asked.rows) * len(asked.columns)
+    assert head.command == f"amity reproduce {name} {words}"
+    table = RunTable(
+        experiment=TABLES[name], design=design(name, "smoke"), head=head, records=records
+    )
+    assert len(records) == len(table.panels) * len(table.rows) * len(table.columns())
+    assert path.name != f"{name}-smoke" or len(records) == len(table.design.cell_keys())
     page = (path / "report.html").read_text()
     assert "<svg" in page
-    for claim in printed(name).claims:
+    for claim in TABLES[name].claims:
         assert claim.text.split("'")[0] in page
-        assert (name, claim.id) in CHECKS
-    table = Table(asked, head, records)
-    assert len(table.verdicts) == len(printed(name).claims)
+    assert len(table.verdicts) == len(TABLES[name].claims)
     assert all(verdict.status == UNJUDGED for verdict in table.verdicts), (
         "digits stand in, and nothing is missing"
     )
-    assert asked.stand_in in page
+    assert table.design.stand_in in page
     assert all(entry.paper is None for entry in table.entries)
     with (path / "table.csv").open(encoding="utf-8") as lines:
         assert len(list(csv.DictReader(lines))) == len(records)
@@ -333,36 +351,44 @@ def test_a_record_says_what_the_run_says() -> None:
         assert record.taken == pytest.approx(np.mean([r.taken for r in run.rounds]), rel=1e-4)
 
 
-def test_a_killed_table_goes_on_where_it_was(tmp_path: Path) -> None:
-    words = ["reproduce", "tau", "--preset", "smoke", "rounds=12", "columns=c=2", "seeds=0,1,2"]
-    command = [sys.executable, "-m", "amity", *words]
-    undisturbed = subprocess.run(
-        [*command, "out=calm"], cwd=tmp_path, capture_output=True, check=False
-    )
-    assert undisturbed.returncode == 0, undisturbed.stderr
-    process = subprocess.Popen(
-        [*command, "out=r"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    cells, deadline = tmp_path / "r" / "cells", time.monotonic() + 60
-    while len(list(cells.glob("*/checkpoint*/*12.json"))) < 2:
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-    time.sleep(0.5)  # workers notice
-    whole = {p / "metrics.jsonl" for p in cells.iterdir() if finished(p, read_config(p))}
-    whole_since = {path: path.stat().st_mtime_ns for path in whole}
-    assert whole
-    again = subprocess.run([*command, "out=r"], cwd=tmp_path, capture_output=True, check=False)
-    assert again.returncode == 0, again.stderr
-    assert b"of them done already" in again.stdout
-    for path, when in whole_since.items():
+def test_a_killed_table_goes_on_where_it_was(call: Call) -> None:
+    """A child process makes the table and kills itself when the first cell is done. It and its
+    workers hold the one end of a pipe: the other end closes when all of them are gone."""
+    part: dict[str, Any] = {"rows": ["τ=0.1", "τ=1.5"], "columns": ["c=2"], "seeds": [0, 1]}
+    calm = reproduce("tau", "smoke", out="calm", **part, rounds=8)
+    ours, theirs = os.pipe()
+
+    class Killer:
+        def take(self, event: Event) -> None:
+            if isinstance(event, RunDone):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def close(self) -> None: ...
+
+    def make() -> None:
+        reproduce("tau", "smoke", out="r", jobs=2, sinks=Killer(), **part, rounds=8)
+
+    child = multiprocessing.get_context("fork").Process(target=make)
+    child.start()
+    os.close(theirs)
+    assert os.read(ours, 1) == b"", "all are gone"
+    os.close(ours)
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    left = {key: tuple(value) for key, value in part.items()}
+    whole = prepare("tau", "smoke", root=Path("r"), **left, overrides={"rounds": 8}).done
+    assert whole, "one at least; nearly always others are not"
+    since = {path / "metrics.jsonl": (path / "metrics.jsonl").stat().st_mtime_ns for path in whole}
+    words = "rows=τ=0.1,τ=1.5 columns=c=2 seeds=0,1 rounds=8"
+    code, out, err = call(f"reproduce tau --preset smoke {words} out=r")
+    assert (code, err) == (0, "")
+    assert f"4 runs at smoke, {len(whole)} of them done already" in out
+    for path, when in since.items():
         assert path.stat().st_mtime_ns == when, "a finished cell is not run again"
-    calm, disturbed = (
-        read_records(next(tmp_path.glob(f"{out}/tau-*/records.jsonl")))[1] for out in ("calm", "r")
-    )
-    assert [replace(r, seconds=0) for r in calm] == [replace(r, seconds=0) for r in disturbed]
+    _, disturbed = read_records(next(Path("r").glob("tau-*/records.jsonl")))
+    assert [replace(r, seconds=0) for r in calm.records] == [
+        replace(r, seconds=0) for r in disturbed
+    ]
 
 
 def test_clean_columns_are_measured_on_the_peers_that_are_honest_everywhere() -> None:
@@ -379,17 +405,96 @@ def test_clean_columns_are_measured_on_the_peers_that_are_honest_everywhere() ->
     ]
     assert len(honest) == 4
     alone = table.of("", "Gossip", "clean")[0].final
-    assert clean.accuracy == pytest.approx(100 * np.mean([alone[k] for k in honest]))  # type: ignore[misc]
+    mean = np.mean([value for k, value in enumerate(alone) if k in honest])
+    assert clean.accuracy == pytest.approx(100 * mean)
     assert clean.difference is None
     assert flipped.difference == pytest.approx(flipped.accuracy - clean.accuracy)
     assert flipped.attackers_weight is not None
     local = [record("Local", "clean", accuracy=0.9, final=[0.5, 0.5, 0.5, 0.5, 1.0])]
-    other = Table(table.experiment, table.head, [*table.records, *local])
+    other = replace(table, records=[*table.records, *local])
     bad = {0, 1, 2, 3, 4} - set(honest)
     rest = [value for k, value in enumerate([0.5, 0.5, 0.5, 0.5, 1.0]) if k not in bad]
     assert other.accuracies("", "Local", "clean")[0] == pytest.approx(100 * np.mean(rest)), (
         "also in rows not attacked yet"
     )
+
+
+# -- experiments of one's own ----------------------------------------------------------------------
+
+
+TINY = '''"""Does anybody need neighbours?"""
+
+from dataclasses import dataclass
+
+from amity.reproduce.design import Design
+from amity.reproduce.paper import Claim, Printed
+from amity.reproduce.pictures import curves
+from amity.reproduce.registry import experiments
+from amity.reproduce.shared import LOCAL, gossip
+from amity.reproduce.table_of_runs import TableOfRuns
+from amity.reproduce.verdicts import weigh
+
+
+def helps(table):
+    return weigh([table.difference(("", "gossip", "digits"), ("", "local", "digits"))])
+
+
+@dataclass(frozen=True)
+class Tiny(TableOfRuns):
+    """Does anybody need neighbours?"""
+
+    title = "Neighbours or none"
+    against = "local"
+    printed = Printed(where="nowhere")
+    claims = (Claim("helps", "Neighbours help.", helps),)
+
+    def design(self, preset):
+        return Design(
+            rows={"local": LOCAL, "gossip": gossip(1)},
+            columns={"digits": {"data": "digits"}},
+            sizes={"digits": preset.sizes["cifar10"]},
+            seeds=(0, 1),
+        )
+
+    def picture(self, table):
+        return curves(table)
+'''
+
+
+def test_an_experiment_is_one_file_that_is_found_by_itself(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered = TINY.replace("@dataclass", '@experiments.register("tiny")\n@dataclass')
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "tiny.py").write_text(registered)
+    folder = [*amity.reproduce.experiments.__path__, str(tmp_path / "more")]
+    monkeypatch.setattr(amity.reproduce.experiments, "__path__", folder)
+    monkeypatch.setattr(experiments, "_home", amity.reproduce.experiments.__name__)
+    monkeypatch.setattr(experiments, "_entries", dict(experiments._entries))
+    code, out, err = call("reproduce tiny --preset smoke out=r")
+    sys.modules.pop("amity.reproduce.experiments.tiny")
+    assert (code, err) == (0, "")
+    assert "NOT JUDGED: Neighbours help. The difference is" in out
+    made = {path.name for path in Path("r/tiny-smoke").iterdir()}
+    assert {"records.jsonl", "table.md", "figure.svg", "report.html"} <= made
+
+
+def test_every_file_of_the_folder_is_an_experiment_of_that_name() -> None:
+    assert tuple(entry.name for entry in experiments) == NAMES
+    assert {*TABLES, "labels"} <= set(NAMES)
+    assert [entry.name for entry in in_order()][:3] == ["toy", "study", "table1"], "as told"
+
+
+def test_an_experiment_in_a_file_of_ones_own_is_named_by_its_path(call: Call) -> None:
+    Path("mine.py").write_text(TINY)
+    words = "reproduce mine.py:Tiny --preset smoke out=r seeds=0,1"
+    code, out, err = call(words)
+    assert (code, err) == (0, "")
+    assert "report: r/Tiny-smoke/report.html" in out
+    code, out, _ = call(f"{words} --done")
+    assert (code, "of the table's" in out) == (0, False)
+    Path("mine.py").write_text(TINY.replace("TableOfRuns)", "object)"))
+    assert "has no method 'prepare'" in call(words)[2]
 
 
 # -- the numbers -----------------------------------------------------------------------------------
@@ -409,7 +514,7 @@ def test_paired_differences_have_students_interval() -> None:
 
 def record(
     row: str, column: str = "x", seed: int = 0, accuracy: float = 0.5, **more: Any
-) -> Record:
+) -> CellRecord:
     """A run that never was."""
     curve = more.pop("curve", [[1, 0.5, accuracy / 2], [2, 1.0, accuracy]])
     given = {
@@ -428,13 +533,13 @@ def record(
         "rounds": 2,
         "attackers_weight": None,
     }
-    return Record(
+    return CellRecord(
         row=row, column=column, seed=seed, accuracy=accuracy, curve=curve, **{**fixed, **given}
     )
 
 
-def table_with(name: str, records: list[Record], **changes: Any) -> Table:
-    asked = experiment(name, "smoke")
+def table_with(name: str, records: list[CellRecord], **changes: Any) -> RunTable:
+    asked = design(name, "smoke")
     columns: dict[str, Any] = {r.column: {} for r in records}
     panels: dict[str, Any] = {r.panel: {} for r in records}
     changes = {
@@ -444,7 +549,9 @@ def table_with(name: str, records: list[Record], **changes: Any) -> Table:
         "whole": frozenset(),
         **changes,
     }
-    return Table(replace(asked, **changes), Head(name, "smoke", "c", "s", "m"), records)
+    head = TableHead(experiment=name, preset="smoke", command="c", sizes="s", machine="m")
+    asked = replace(asked, **changes)
+    return RunTable(experiment=TABLES[name], design=asked, head=head, records=records)
 
 
 def test_accuracy_at_equal_bytes_is_read_between_two_measurements() -> None:
@@ -483,29 +590,36 @@ def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
         record("Gossip", final=[0.5, None], series={"consensus": [[1, 0.25]]}),
         record("AFIND+", precision=None),
     ]
-    head = Head("tau", "cpu", "amity reproduce tau", "small", "a machine")
+    head = TableHead(
+        experiment="tau",
+        preset="cpu",
+        command="amity reproduce tau",
+        sizes="small",
+        machine="a machine",
+    )
     write_records(tmp_path / "r.jsonl", head, records)
     assert read_records(tmp_path / "r.jsonl") == (head, records)
-    with pytest.raises(Exception, match=r"is no file of records"):
+    with pytest.raises(Exception, match=r"is not a file of records"):
         read_records(tmp_path / "nothing.jsonl")
 
 
 # -- the paper -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", TABLES)
 def test_what_the_paper_prints_has_its_place_in_our_table(name: str) -> None:
-    asked = experiment(name, "paper")
-    for row, column in printed(name).numbers:
+    asked = design(name, "paper")
+    for row, column in TABLES[name].printed.numbers:
         assert row in asked.rows
         assert column in asked.columns
 
 
 def test_known_inconsistencies_follow_from_the_numbers_in_the_file() -> None:
-    one, two = printed("table1").numbers, printed("ablation").numbers
+    printed = TABLES["table1"].printed
+    one, two = printed.numbers, TABLES["ablation"].printed.numbers
     ahead = one["AFIND+", "CIFAR-10 α=0.1"][0] - one["FedeRiCo", "CIFAR-10 α=0.1"][0]
     assert ahead == pytest.approx(5.58)
-    assert any("5.58" in note for note in printed("table1").known)
+    assert any("5.58" in note for note in printed.known)
     assert two["Gossip", "CIFAR-100 α=0.1"] == one["Local", "CIFAR-100 α=0.1"], (
         "the wrong row's cell"
     )
@@ -555,12 +669,12 @@ def test_a_verdict_needs_more_than_one_seed_and_all_cells() -> None:
     assert {v.status for v in alone.verdicts} == {MISSING}
 
 
-def verdict(table: Table, claim: str) -> str:
+def verdict(table: RunTable, claim: str) -> str:
     return next(v.status for v in table.verdicts if v.claim.id == claim)
 
 
 def test_verdicts_follow_the_numbers_and_turn_with_them() -> None:
-    def table1(ours: float, precision: float) -> Table:
+    def table1(ours: float, precision: float) -> RunTable:
         rows = {
             "Local": 0.4,
             "FedAvg": 0.4,
@@ -600,7 +714,7 @@ def test_verdicts_follow_the_numbers_and_turn_with_them() -> None:
     assert [v.status for v in table_with("toy", swapped).verdicts] == [NOT, NOT]
 
 
-def cells(by_key: dict[tuple[str, str, str], float], **more: Any) -> list[Record]:
+def cells(by_key: dict[tuple[str, str, str], float], **more: Any) -> list[CellRecord]:
     """Three seeds of each (panel, row, column), a hair apart."""
     return [
         record(row, column, seed, accuracy + seed / 1000, panel=panel, **more)
@@ -617,7 +731,7 @@ def row_of(**accuracies: float) -> dict[tuple[str, str, str], float]:
 
 
 SIGMAS_OF = {("", f"σ={s}", "x"): 0.7 for s in (0, 2, 5, 10)}
-CASES: list[tuple[str, str, list[Record], list[Record]]] = [
+CASES: list[tuple[str, str, list[CellRecord], list[CellRecord]]] = [
     (
         "ablation",
         "each-part-helps",
@@ -717,7 +831,7 @@ CASES: list[tuple[str, str, list[Record], list[Record]]] = [
     ("name", "claim", "good", "bad"), CASES, ids=[f"{name}-{claim}" for name, claim, *_ in CASES]
 )
 def test_a_verdict_turns_with_its_numbers(
-    name: str, claim: str, good: list[Record], bad: list[Record]
+    name: str, claim: str, good: list[CellRecord], bad: list[CellRecord]
 ) -> None:
     assert verdict(table_with(name, good), claim) == HOLDS
     assert verdict(table_with(name, bad), claim) == NOT
@@ -762,11 +876,9 @@ def test_what_was_not_run_is_said_to_be_missing() -> None:
         "equal-bytes": "not run",
         "friends": OPEN,
     }
-    for name in EXPERIMENTS:
-        for row in list(experiment(name, "smoke").rows)[
-            :3
-        ]:  # nothing breaks on what is there so far
-            assert len(table_with(name, [record(row)]).verdicts) == len(printed(name).claims)
+    for name, table in TABLES.items():
+        for row in list(design(name, "smoke").rows)[:3]:  # nothing breaks on what is there so far
+            assert len(table_with(name, [record(row)]).verdicts) == len(table.claims)
 
 
 def test_the_bounds_shape_is_found_where_it_is_there() -> None:
@@ -789,9 +901,9 @@ def test_the_bounds_shape_is_found_where_it_is_there() -> None:
         for seed in (0, 1)
     ]
     table = table_with("theorem", records)
-    _, fit, slack = bound(table)
-    assert fit == pytest.approx([3, 5, 0], abs=1e-6)
-    assert slack == pytest.approx(1)
+    found = bound(table)
+    assert found.fit == pytest.approx([3, 5, 0], abs=1e-6)
+    assert found.slack == pytest.approx(1)
     assert [v.status for v in table.verdicts] == [HOLDS, HOLDS]
 
 
@@ -799,8 +911,8 @@ def test_the_bounds_shape_is_found_where_it_is_there() -> None:
 
 
 @pytest.fixture
-def publish(repository: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("publish", repository / "results" / "publish.py")
+def publish() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("publish", RESULTS / "publish.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -812,18 +924,16 @@ def test_the_page_of_results_is_what_its_records_say(publish: ModuleType) -> Non
     text = publish.DOCS.read_text(encoding="utf-8")
     assert publish.page(text) == text, "run `python results/publish.py`"
     named = {found[1] for found in publish.BLOCK.findall(text)}
-    assert named == {*EXPERIMENTS, "summary"}, "every experiment is on the page"
+    assert named == {*publish.published(), "summary"}, "everything published is on the page"
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_published_records_are_of_runs_that_the_command_makes(
-    name: str, publish: ModuleType, repository: Path
-) -> None:
-    head, records = read_records(repository / "results" / f"{name}.jsonl")
-    assert (head.experiment, head.preset) == (name, "cpu")
-    assert {one.key for one in records} <= set(experiment(name, "cpu").keys())
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_published_records_are_of_runs_that_the_command_makes(path: Path) -> None:
+    head, records = read_records(path)
+    assert (head.experiment, head.preset) == (path.stem, "cpu")
+    assert {one.key for one in records} <= set(design(path.stem).cell_keys())
     assert all(len(one.digest) == 20 and len(one.curve) > 1 and one.seconds > 0 for one in records)
-    assert len({one.seed for one in records}) >= (2 if name == "study" else 3)
+    assert len({one.seed for one in records}) >= (2 if path.stem == "study" else 3)
 
 
 # -- labels ----------------------------------------------------------------------------------------
@@ -834,12 +944,12 @@ def test_cards_that_are_the_labels_tell_everything_and_random_ones_nothing() -> 
     labels = draw.dirichlet(np.ones(5) * 0.3, size=80)
     shadows = np.arange(80) < 40
     telling = torch.from_numpy(labels - 0.2)
-    found, base, leakage, area = judge(telling, labels, shadows, 0.5)
+    found, base, leakage, area = told_by(telling, labels, shadows, 0.5)
     assert leakage > 0.7
     assert area > 0.8
     assert found > base
     silent = torch.from_numpy(draw.normal(size=(80, 5)))
-    assert abs(judge(silent, labels, shadows, 0.5)[2]) < 0.15
+    assert abs(told_by(silent, labels, shadows, 0.5)[2]) < 0.15
 
 
 def test_the_reader_of_cards_is_ridge_regression() -> None:
@@ -870,5 +980,9 @@ def test_label_inference_by_one_command(call: Call) -> None:
     before = Path("l/labels-cpu/seed-0.json").stat().st_mtime_ns
     assert call(f"reproduce labels seeds=0 out=l {words}")[0] == 0
     assert Path("l/labels-cpu/seed-0.json").stat().st_mtime_ns == before
+    code, out, _ = call(f"reproduce labels --done seeds=0,1 out=l {words}")
+    assert (code, "report: l/labels-cpu/report.html" in out) == (0, True)
+    code, _, err = call(f"reproduce labels --done seeds=1 out=l {words}")
+    assert (code, "no seed of these is finished in l/labels-cpu" in err) == (1, True)
     with pytest.raises(ConfigError, match="at least 8 peers"):
-        measure_labels(None, SMALL, [0], Path("m"), lambda _: None)
+        reproduce("labels", seeds=[0], out="m", **SMALL)

@@ -86,6 +86,24 @@ def test_every_entry_has_a_summary_and_opens_what_takes_events() -> None:
         assert isinstance(entry.build({}), Opens)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of other people's libraries
+@pytest.mark.parametrize("name", [entry.name for entry in sinks])
+def test_every_sink_takes_a_whole_run_with_a_failure_and_a_second_start(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    options = {"port": free_ports(1)[0]} if name == "prometheus" else {}
+    sink = sinks[name].build(options).open()
+    for event in story("local", "gossip", done=2):
+        sink.take(event)
+    cell = CellId(label="gossip", seed=0, path="gossip", group="g")
+    sink.take(happened(0, cell))
+    sink.take(RunFailed(cell=cell, error="killed"))
+    sink.take(RunStarted(cell=cell, config={}, rounds=4, first=2))
+    sink.take(RoundDone(cell=cell, report=report(2, 0.5, "gossip")))
+    sink.close()
+
+
 # -- progress --------------------------------------------------------------------------------------
 
 
@@ -257,8 +275,8 @@ class Gated:
         self.closed = True
 
 
-def happened(number: int) -> PeerEvent:
-    return PeerEvent(cell=CELL, peer="a", what="joined", about=str(number))
+def happened(number: int, cell: CellId = CELL) -> PeerEvent:
+    return PeerEvent(cell=cell, peer="a", what="joined", about=str(number))
 
 
 def test_a_slow_sink_keeps_nobody_waiting_and_gets_everything_in_order() -> None:

@@ -74,9 +74,7 @@ def test_fomo_weights_are_gain_by_distance(losses: list[float], apart: list[floa
         assert row == {START: 1.0}
 
 
-def test_fomo_gives_a_copy_of_the_base_nothing_worse_models_nothing_and_keeps_the_base_if_all_are_worse() -> (
-    None
-):
+def test_fomo_gives_copies_and_worse_models_nothing_and_keeps_the_base_if_all_are_worse() -> None:
     facts: dict[type, Any] = {
         Loss: {"a": 0.8, START: 1.0, "b": 1.0, "c": 2.0, "d": 0.5},
         Distance: {"start": {"a": 1.0, START: 0.0, "b": 0.0, "c": 1.0, "d": 2.0}},

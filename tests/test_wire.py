@@ -725,9 +725,7 @@ def test_a_signed_body_with_something_wrong_is_refused_with_the_right_word(case:
     str(refused).encode()
 
 
-def test_a_sketch_is_finite_and_not_so_large_that_it_could_turn_the_similarities_of_others_into_nan() -> (
-    None
-):
+def test_a_sketch_is_finite_and_too_small_to_turn_the_similarities_of_others_into_nan() -> None:
     sketch = {"sketch": entry("F32", [3], 0, 12)}
     for value, reason in (
         (math.nan, "not finite"),

@@ -2,7 +2,7 @@
 bit.
 
     python tools/digests.py write before.json      # on the old code
-    python tools/digests.py check before.json      # on the new code: every digest that differs, and exit code 1
+    python tools/digests.py check before.json      # on the new code: names what differs, exit 1
 
 A digest covers the final models (checkpoint), the rows (edges.jsonl) and all measured values
 (metrics.jsonl and rounds.jsonl, by name, whatever their order). Digests belong to a machine:

@@ -1,7 +1,7 @@
 """Amity: decentralized federated learning in which every peer finds its friends.
 
-    result = amity.run(strategy="gossip", peers=10)          # one run; result.table, result.figure()
-    table = amity.compare(["local", "gossip", Mine(k=3)])    # strategies on the same data and seeds
+    result = amity.run(strategy="gossip", peers=10)         # one run: result.table, .figure()
+    table = amity.compare(["local", "gossip", Mine(k=3)])   # on the same data and seeds
 
 Everything that one needs is here, in groups; each name loads its module when it is first used, so
 `import amity` costs nothing. What is not listed here may change.

@@ -1,8 +1,8 @@
 """What is measured: the one definition of a line of metrics.jsonl and of rounds.jsonl.
 
-A record is a frozen value. `None` means that it was not measured, and the line has no such key. JSON
-knows no NaN and no infinity: both are written as null, and read back as what null means for that
-field. docs/RECORDS.md is this file as a table; a test holds the two together.
+A record is a frozen value. `None` means that it was not measured, and the line has no such key.
+JSON knows no NaN and no infinity: both are written as null, and read back as what null means for
+that field. docs/RECORDS.md is this file as a table; a test holds the two together.
 """
 
 from __future__ import annotations

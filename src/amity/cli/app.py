@@ -17,8 +17,10 @@ from amity.cli.bench import bench
 from amity.cli.ca import app as ca_app
 from amity.cli.data import app as data_app
 from amity.cli.peer import app as peer_app
-from amity.cli.peer import relay, swarm
+from amity.cli.peer import relay
 from amity.cli.reproduce import reproduce
+from amity.cli.swarm import swarm
+from amity.cli.track import track
 from amity.console import complain, out_console
 from amity.errors import AmityError, brief
 
@@ -38,6 +40,7 @@ app.command()(lab.compare)
 app.command()(lab.sweep)
 app.command()(reproduce)
 app.command()(lab.report)
+app.command()(track)
 app.command()(lab.export)
 app.command()(lab.predict)
 app.command()(swarm)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 def run(words: Words = None) -> None:
     """Run one experiment. Own keys: out=DIR sinks=A,B:option=value."""
     from amity.config import load, out_path, split_words
+    from amity.lab.reports import write_report
     from amity.lab.run import new_dir
     from amity.lab.run import run as run_config
     from amity.show.terminal import show_run
@@ -37,14 +38,14 @@ def run(words: Words = None) -> None:
     choose(sinks)  # mistakes are found before anything else is done
     RunDir.check(path, config)
     _announce([config], 1)
-    show_run(run_config(config, path, sinks))
-    report(path)
+    show_run(run_config(config, path, sinks), write_report(path))
 
 
 def resume(path: Where, words: Keys = None) -> None:
     """Go on with a run that was interrupted: the end is bit-identical to an uninterrupted one. Own
     key: sinks=A,B."""
     from amity.config import only
+    from amity.lab.reports import write_report
     from amity.lab.result import Result
     from amity.lab.run import resume as resume_run
     from amity.show.terminal import show_run
@@ -53,8 +54,7 @@ def resume(path: Where, words: Keys = None) -> None:
     mine = only(words or [], "sinks")
     if Result(path, read_config(path)).complete:
         say(f"{path}: was complete already")
-    show_run(resume_run(path, sinks_of(mine, None)))
-    report(path)
+    show_run(resume_run(path, sinks_of(mine, None)), write_report(path))
 
 
 def compare(words: Words = None) -> None:

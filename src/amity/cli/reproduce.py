@@ -6,30 +6,31 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from amity.cli.common import Words, sinks_of
 from amity.console import blank_table, complain, out_console, say, status
-from amity.errors import ConfigError, Failure, unknown
-from amity.processes import cores
+from amity.errors import ConfigError, Failure
+from amity.reproduce.experiments import NAMES
 from amity.units import duration
 
 if TYPE_CHECKING:
-    from amity.reproduce.run import Todo
-    from amity.reproduce.table import Table
+    from amity.reproduce.experiment import Experiment, Findings, Scope, Todo
 
-ALL, LABELS = "all", "labels"
-OWN = ("seeds", "out", "jobs", "rows", "columns", "panels", "sinks")
-Name = Annotated[
-    str, typer.Argument(help="table1, tau, toy, ... (a wrong name lists them), or all.")
-]
-PresetOption = Annotated[str, typer.Option("--preset", help="Sizes: smoke, cpu, paper.")]
+ALL = "all"
+LISTS = ("seeds", "rows", "columns", "panels")
+OWN = (*LISTS, "out", "jobs", "sinks")
+EVERYONES = ("seeds", "out")
+"""The own keys that every experiment takes."""
 UNSEEN = ("out", "jobs", "sinks")
 """Own keys that a table does not depend on."""
+Name = Annotated[str, typer.Argument(help=f"{', '.join(NAMES)} or {ALL}.")]
+PresetOption = Annotated[str, typer.Option("--preset", help="Sizes: smoke, cpu, paper.")]
 Done = Annotated[
     bool, typer.Option("--done", help="Run nothing: the table of what is finished so far.")
 ]
@@ -45,126 +46,120 @@ def reproduce(
     cluster). Finished cells are kept: the same command goes on where it was, and tables share
     cells. engine=ray spreads them over a cluster. --done shows what is finished so far.
     """
-    from amity.config import count, out_path, seeds_of, split_list, split_words
-    from amity.reproduce.catalogue import EXPERIMENTS, PRESETS
-    from amity.reproduce.run import ROOT, prepare
+    from amity.config import count, split_words
 
     file, values, mine = split_words(words or [], *OWN)
-    if name not in (*EXPERIMENTS, LABELS, ALL):
-        raise ConfigError(unknown("experiment", name, [*EXPERIMENTS, LABELS, ALL]))
-    if preset not in PRESETS:
-        raise ConfigError(unknown("preset", preset, PRESETS))
-    for key in ("seeds", "rows", "columns", "panels"):
-        if key in mine and not split_list(mine[key]):
-            raise ConfigError(f"{key}: expected names or numbers separated by commas, got nothing")
-    root = out_path(mine) if "out" in mine else ROOT
-    seeds, jobs = seeds_of(mine["seeds"]) if "seeds" in mine else [], count(mine, "jobs")
-    sinks = sinks_of(mine, file)
-    if name == LABELS:
-        _refuse_for_labels(mine, preset, done)
-        _labels(file, values, seeds, root, preset)
-        return
-    asked = [word for word in words or [] if word.partition("=")[0].strip() not in UNSEEN]
-    rows, columns, panels = (split_list(mine.get(key, "")) for key in ("rows", "columns", "panels"))
-    failed, pages = False, list[Path]()
-    for one in EXPERIMENTS if name == ALL else (name,):
-        command = shlex.join(["amity", "reproduce", one, "--preset", preset, *asked])
+    chosen = _chosen(name, preset, mine)
+    scope = _scope(name, preset, file, values, mine)
+    jobs, sinks = count(mine, "jobs"), sinks_of(mine, file)
+    pages: list[Path] = []
+    failed = False
+    for one, experiment in chosen.items():
+        asked = replace(scope, name=one, command=_command(one, preset, words or []))
         try:
-            todo = prepare(one, preset, seeds, root, rows, columns, panels, file, values, command)
-            table = todo.so_far() if done else _run(todo, jobs, sinks)
-            failed |= bool(_finish(todo, table))
-            pages.append(todo.path / "report.html")
+            todo = experiment.prepare(asked)
+            title = f"{experiment.title}: {len(todo.cells)} runs at {preset}"
+            findings = todo.so_far() if done else _run(todo, title, jobs, sinks)
+            pages.append(_finish(todo, findings))
         except Failure as error:
             if name != ALL:
                 raise
             complain(str(error))
-            failed = failed or not done  # what is not there yet is no failure of `--done`
-    if name == ALL and preset == "smoke" and not done:
-        _labels(file, values, seeds, root, preset)
-    if len(pages) > 1:
-        say(f"{len(pages)} tables:")
-        for page in pages:
-            say(f"  {page}")
+            failed |= not done  # with --done, what is not there yet has not failed
+        else:
+            failed |= bool(findings.errors)
+    _list(pages)
     if failed:
         raise SystemExit(1)
 
 
-def _refuse_for_labels(mine: Mapping[str, object], preset: str, done: bool) -> None:
-    """It has no table, and one size."""
-    for key in ("rows", "columns", "panels", "jobs", "sinks"):
-        if key in mine:
-            raise ConfigError(f"{key}: {LABELS!r} is no table and does not take it")
-    if done or preset == "paper":
-        raise ConfigError(
-            f"{LABELS!r} takes no {'--done' if done else '--preset paper'}; it has the presets"
-            " smoke and cpu"
-        )
+# -- what is asked for -----------------------------------------------------------------------------
 
 
-def _labels(
-    file: Path | None, values: dict[str, object], seeds: list[int], root: Path, preset: str
-) -> None:
-    """The one experiment that is no table of runs."""
-    from amity.reproduce.labels import measure_labels
+def _chosen(name: str, preset: str, mine: Mapping[str, Any]) -> dict[str, Experiment]:
+    """The experiments that a name stands for. One that is named itself must take every key; of
+    `all`, each takes what it can."""
+    from amity.reproduce.registry import everything, find
 
-    small = {
-        "data": "digits",
-        "model": "mlp",
-        "peers": 12,
-        "rounds": 2,
-        "partition.samples": 24,
-        "partition.test": 20,
-    }
-    values = {**small, **values} if preset == "smoke" else values
-    chosen = seeds or ([0] if preset == "smoke" else [0, 1, 2])
-    say(f"report: {measure_labels(file, values, chosen, root / f'{LABELS}-{preset}', say)}")
+    if name == ALL:
+        return everything(preset)
+    experiment = find(name, preset, others=[ALL])
+    for key in mine:
+        if key not in (*EVERYONES, *experiment.takes):
+            raise ConfigError(f"{key}: {name!r} is not a table of runs and does not take it")
+    return {name: experiment}
 
 
-def _run(todo: Todo, jobs: int, sinks: list[str]) -> Table:
+def _scope(
+    name: str, preset: str, file: Path | None, values: Mapping[str, Any], mine: Mapping[str, Any]
+) -> Scope:
+    from amity.config import out_path, seeds_of, split_list
+    from amity.reproduce.experiment import ROOT, Scope
+
+    for key in LISTS:
+        if key in mine and not split_list(mine[key]):
+            raise ConfigError(f"{key}: expected names or numbers separated by commas, got nothing")
+    rows, columns, panels = (split_list(mine.get(key, "")) for key in ("rows", "columns", "panels"))
+    return Scope(
+        name=name,
+        preset=preset,
+        seeds=tuple(seeds_of(mine["seeds"])) if "seeds" in mine else (),
+        rows=tuple(rows),
+        columns=tuple(columns),
+        panels=tuple(panels),
+        file=file,
+        overrides=values,
+        root=out_path(mine) if "out" in mine else ROOT,
+    )
+
+
+def _command(name: str, preset: str, words: Sequence[str]) -> str:
+    """What makes this table again, anywhere."""
+    asked = [word for word in words if word.partition("=")[0].strip() not in UNSEEN]
+    return shlex.join(["amity", "reproduce", name, "--preset", preset, *asked])
+
+
+# -- making it -------------------------------------------------------------------------------------
+
+
+def _run(todo: Todo, title: str, jobs: int, sinks: list[str]) -> Findings:
+    """Say how much there is to do, do it, and say how long it took."""
     from amity.lab.estimate import estimate
+    from amity.processes import cores
     from amity.round.build import load_data
 
-    cells = todo.cells
+    if not todo.cells:
+        return todo.run(jobs, sinks, say)
+    left = [cell for cell in todo.cells if cell.path not in todo.done]
     with status("reading the data"):
-        for cell in cells:
+        for cell in todo.cells:
             load_data(cell.config)
-        left = [cell for cell in cells if cell.path not in todo.done]
-        guess = (
-            f"; {estimate([cell.config for cell in left], min(jobs or cores(), len(left)))}"
-            if left
-            else ""
-        )
-    say(
-        f"{todo.experiment.title}: {len(cells)} runs at {todo.preset}, {len(cells) - len(left)} of"
-        f" them done already{guess}"
-    )
+        at_once = min(jobs or cores(), len(left))
+        guess = f"; {estimate([cell.config for cell in left], at_once)}" if left else ""
+    say(f"{title}, {len(todo.cells) - len(left)} of them done already{guess}")
     began = time.monotonic()
-    table = todo.run(jobs, sinks)
+    findings = todo.run(jobs, sinks, say)
     if left:
         say(f"{len(left)} runs in {duration(time.monotonic() - began)}")
-    return table
+    return findings
 
 
-def _finish(todo: Todo, table: Table) -> Mapping[str, str]:
-    """Show and save a table; returns what failed."""
-    _show(table)
-    budget = todo.experiment.budget
-    slow = [record for record in table.records if budget and record.seconds > budget]
-    if slow:
-        say(
-            f"{len(slow)} of {len(table.records)} runs took longer than the {budget:.0f} s meant"
-            " for a cell"
-        )
+def _finish(todo: Todo, findings: Findings) -> Path:
+    """Show and save what was found; returns the page."""
+    _show(findings)
     with status("drawing the report"):
-        page = table.save(todo.path)
+        page = findings.save(todo.path)
     say(f"report: {page}")
-    for what, error in table.errors.items():
+    for what, error in findings.errors.items():
         complain(f"{what} failed: {error}")
-    return table.errors
+    return page
 
 
-def _show(table: Table) -> None:
-    for title, head, lines in (*table.grids(), *table.differences()):
+# -- showing it ------------------------------------------------------------------------------------
+
+
+def _show(findings: Findings) -> None:
+    for title, head, lines in findings.shown():
         if title:
             out_console.print(title, style="bold", markup=False, highlight=False)
         shown = blank_table(head, no_wrap=True)
@@ -173,9 +168,14 @@ def _show(table: Table) -> None:
                 *(f"[bold]{cell[2:-2]}[/bold]" if cell.startswith("**") else cell for cell in cells)
             )
         out_console.print(shown)
-    say(table.caption)
-    if table.experiment.note:
-        say(table.experiment.note)
-    for verdict in table.verdicts:
-        say(f"{verdict.status.upper()}: {verdict.claim.text} {verdict.evidence}")
+    for remark in findings.remarks():
+        say(remark)
     sys.stdout.flush()
+
+
+def _list(pages: Sequence[Path]) -> None:
+    """Where to look, if there are several."""
+    if len(pages) > 1:
+        say(f"{len(pages)} reports:")
+        for page in pages:
+            say(f"  {page}")

@@ -67,7 +67,8 @@ def _label(thing: Any) -> str:
     """What an object is called in a table: its class, and the options that are not the default."""
     if not dataclasses.is_dataclass(thing):
         raise ConfigError(
-            f"strategies: expected names, frozen dataclasses or instances of one, got {thing!r}"
+            "strategies: expected names or instances of a frozen dataclass, or its class, got"
+            f" {thing!r}"
         )
     if isinstance(thing, type):
         return thing.__name__

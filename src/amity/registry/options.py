@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -23,11 +24,18 @@ def checked(where: str, cls: type[T], values: Mapping[str, Any]) -> T:
         if isinstance(value, bool) and not isinstance(_plain_default(cls, name), bool | None):
             raise ConfigError(f"{where}: {name} should not be {str(value).lower()}; give a value")
     try:
-        return TypeAdapter(cls).validate_python(dict(values))
+        adapter: TypeAdapter[T] = _adapter(cls)  # type: ignore[arg-type]
+        return adapter.validate_python(dict(values))
     except ValidationError as error:
         raise ConfigError(explain(where, error)) from None
     except Exception as error:  # the class may be anybody's
         raise ConfigError(f"{where}: cannot be set up ({brief(error)})") from error
+
+
+@cache
+def _adapter(cls: type) -> TypeAdapter[Any]:
+    """What checks a class: made once, for that takes longer than all of its checks."""
+    return TypeAdapter(cls)
 
 
 def fields_of(instance: Any) -> dict[str, Any]:

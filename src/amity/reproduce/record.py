@@ -16,16 +16,18 @@ from amity.errors import RunDirError, brief
 from amity.files import write_atomically
 from amity.lab.result import Result
 from amity.records import RoundRecord
-from amity.reproduce.experiment import Key
+from amity.reproduce.design import CellKey
 from amity.show.summary import received_by_round
 from amity.topology import peer_names
 
 SERIES = ("gradient_norm2", "consensus", "coreset_error", "all_error", "taken", "auc")
+THINNED = ("taken", "auc")
+"""Of these about ten points are enough."""
 DIGITS = 5
 
 
-@dataclass(frozen=True)
-class Record:
+@dataclass(frozen=True, kw_only=True)
+class CellRecord:
     """One run. Accuracies are fractions."""
 
     panel: str
@@ -54,7 +56,7 @@ class Record:
     """Other measurements: round and value."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> CellKey:
         return self.panel, self.row, self.column
 
 
@@ -78,52 +80,58 @@ def _seconds(path: Path) -> float:
     return total
 
 
-def record_of(key: Key, result: Result, focus: str = "") -> Record:
-    """What is kept of a run that has ended; of one peer, where the experiment looks at one."""
-    names, config = peer_names(result.config.peers), result.config
-    moved, curve = received_by_round(result), result.curve
-    if focus:
-        curve = [
-            (r.round, r.accuracy)
-            for r in result.metrics
-            if r.peer == focus and r.accuracy is not None
-        ]
+def record_of(key: CellKey, result: Result, focus: str = "") -> CellRecord:
+    """What is kept of a run that has ended; of one peer, where the experiment looks at one. This is
+    the only place here that reads a run's own records."""
+    config, moved = result.config, received_by_round(result)
+    curve = _curve_of(result, focus) if focus else result.curve
     final = result.final()
-    seconds = _seconds(result.path / "timings.jsonl")
-    series = {
-        name: points
-        for name in SERIES
-        if (
-            points := [
-                [r.round + 1, _round(value) or 0.0]
-                for r in result.rounds
-                if (value := r.value(name)) is not None and math.isfinite(value)
-            ]
-        )
-    }
-    for name in ("taken", "auc"):
-        series[name] = series.get(name, [])[:: max(1, config.rounds // 10)]
-    return Record(
-        *key,
-        config.seed,
-        result.path.name,
-        _round(curve[-1][1]) or 0.0,
-        _round(max(a for _, a in curve)) or 0.0,
-        [_round(final.get(name)) for name in names],
-        _round(float(moved[-1])) or 0.0,
-        round(seconds, 1),
-        config.rounds,
-        _mean(result.rounds, "taken") or 0.0,
-        _mean(result.rounds, "precision"),
-        _mean(result.rounds, "base_rate"),
-        _mean(result.rounds, "attackers_weight"),
-        [[t + 1, _round(float(moved[t])) or 0.0, _round(a) or 0.0] for t, a in curve],
-        {name: points for name, points in series.items() if points},
+    panel, row, column = key
+    return CellRecord(
+        panel=panel,
+        row=row,
+        column=column,
+        seed=config.seed,
+        digest=result.path.name,
+        accuracy=_round(curve[-1][1]) or 0.0,
+        best=_round(max(a for _, a in curve)) or 0.0,
+        final=[_round(final.get(name)) for name in peer_names(config.peers)],
+        megabytes=_round(float(moved[-1])) or 0.0,
+        seconds=round(_seconds(result.path / "timings.jsonl"), 1),
+        rounds=config.rounds,
+        taken=_mean(result.rounds, "taken") or 0.0,
+        precision=_mean(result.rounds, "precision"),
+        base_rate=_mean(result.rounds, "base_rate"),
+        attackers_weight=_mean(result.rounds, "attackers_weight"),
+        curve=[[t + 1, _round(float(moved[t])) or 0.0, _round(a) or 0.0] for t, a in curve],
+        series=_series(result),
     )
 
 
-@dataclass(frozen=True)
-class Head:
+def _curve_of(result: Result, peer: str) -> list[tuple[int, float]]:
+    """Round and accuracy of one peer."""
+    return [
+        (r.round, r.accuracy) for r in result.metrics if r.peer == peer and r.accuracy is not None
+    ]
+
+
+def _series(result: Result) -> dict[str, list[list[float]]]:
+    """What else was measured, by name; what is measured in every round, ten times in all."""
+    every = max(1, result.config.rounds // 10)
+    out = {}
+    for name in SERIES:
+        points = [
+            [r.round + 1, _round(value) or 0.0]
+            for r in result.rounds
+            if (value := r.value(name)) is not None and math.isfinite(value)
+        ]
+        if points:
+            out[name] = points[:: every if name in THINNED else 1]
+    return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableHead:
     """The first line of a file of records."""
 
     experiment: str
@@ -134,18 +142,18 @@ class Head:
     amity: str = __version__
 
 
-def write_records(path: Path, head: Head, records: Sequence[Record]) -> None:
+def write_records(path: Path, head: TableHead, records: Sequence[CellRecord]) -> None:
     plain = [asdict(head), *(asdict(record) for record in records)]
     lines = [json.dumps(one, ensure_ascii=False, separators=(",", ":")) for one in plain]
     write_atomically(path, ("\n".join(lines) + "\n").encode())
 
 
-def read_records(path: Path) -> tuple[Head, list[Record]]:
+def read_records(path: Path) -> tuple[TableHead, list[CellRecord]]:
     """A published file of records."""
     try:
         first, *rest = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        return Head(**first), [Record(**line) for line in rest]
+        return TableHead(**first), [CellRecord(**line) for line in rest]
     except (OSError, ValueError, TypeError) as error:
         raise RunDirError(
-            f"{path}: is no file of records of `amity reproduce` ({brief(error)})"
+            f"{path}: is not a file of records of `amity reproduce` ({brief(error)})"
         ) from None

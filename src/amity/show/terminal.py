@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from rich.markup import escape
@@ -52,8 +53,8 @@ def show_table(comparison: Comparison) -> None:
             say(f"* {line.label}: ε is for the training only; it excludes {line.epsilon_excludes}")
 
 
-def show_run(result: Result) -> None:
-    """A run at one look."""
+def show_run(result: Result, page: Path) -> None:
+    """What a run came to, and where its report is."""
     line = summarise(result.config.label, [result], [])
     columns = columns_of([line])
     for (name, tip), value in zip(columns.items(), cells_of(line, columns), strict=True):
@@ -61,6 +62,7 @@ def show_run(result: Result) -> None:
             out_console.print(f"{name:>10}  {escape(value):<14} [dim]{tip}[/dim]", soft_wrap=True)
     if result.privacy:
         say(f"{'privacy':>10}  {result.privacy}")
+    say(f"report: {page}")
 
 
 def show_entries(kind: str = "", **more: Registry[Any]) -> None:

@@ -1,11 +1,11 @@
 """A run is a directory.
 
-    config.toml                     the resolved config
-    metrics.jsonl                   one line a round and peer
-    edges.jsonl                     one line a round and peer: who took how much from whom
-    rounds.jsonl                    one line a round: the whole network
-    timings.jsonl                   wall-clock times (the only file that differs between two runs of a config)
-    checkpoint/round-000010.*       .safetensors: models; .json: the commit record, written last
+    config.toml                  the resolved config
+    metrics.jsonl                one line per round and peer
+    edges.jsonl                  one line per round and peer: who took how much from whom
+    rounds.jsonl                 one line per round: the whole network
+    timings.jsonl                wall-clock times, the only file in which two runs differ
+    checkpoint/round-000010.*    .safetensors: models; .json: the commit record, written last
 
 A checkpoint counts only if its commit record is whole and agrees, by SHA-256, with the tensors and
 with the lines written so far. `recover` takes the newest such record and cuts the line files back

@@ -30,15 +30,15 @@ class Ears:
 
     def __init__(self, tell: Tell, out: Path, config: Config) -> None:
         self._tell, self._out, self._config = tell, out, config
-        self._tellers: dict[PeerId, Teller] = {}
+        self._planned: set[PeerId] = set()
         self._lines: dict[PeerId, _Line] = {}
 
     def plan(self, names: Iterable[PeerId]) -> None:
         """Say who will take part, of whom nothing was said before."""
         for name in names:
-            if name not in self._tellers:
-                self._tellers[name] = self._teller(name)
-                self._tellers[name].planned()
+            if name not in self._planned:
+                self._planned.add(name)
+                self._teller(name).planned()
 
     def _teller(self, name: PeerId) -> Teller:
         path = self._out / "peers" / name / "state"
@@ -47,9 +47,7 @@ class Ears:
         return Teller(cell, self._tell, config=config.to_dict(), rounds=config.rounds)
 
     def open(self, name: PeerId) -> PipeSink:
-        """A line to a peer that is about to be started; what came by an earlier one was heard."""
-        if name in self._lines:
-            self._lines[name].inbox.close()
+        """A line to a peer that is about to be started."""
         inbox, sink = pipe()
         self._lines[name] = _Line(inbox)
         return sink
@@ -61,16 +59,20 @@ class Ears:
 
     def hear(self, cause: Callable[[PeerId], str | None]) -> None:
         """Tell on what has come. `cause` says why a peer's process has ended; None: it has not."""
-        for name, line in self._lines.items():
+        for name, line in list(self._lines.items()):
             ended = cause(name)
             for event in line.inbox.take():  # after that: who has ended has told all it had to
                 self._heard(line, event)
-            if ended is not None and not line.over:
-                line.over = True
-                if line.begun:
-                    self._tell(RunFailed(cell=self._tellers[name].cell, error=ended))
-                else:
-                    self._tellers[name].failed(ended)
+            if ended is not None:
+                self._hang_up(name, ended)
+
+    def _hang_up(self, name: PeerId, cause: str) -> None:
+        line, teller = self._lines.pop(name), self._teller(name)
+        line.inbox.close()
+        if line.begun and not line.over:
+            self._tell(RunFailed(cell=teller.cell, error=cause))
+        elif not line.over:
+            teller.failed(cause)
 
     def _heard(self, line: _Line, event: Event) -> None:
         line.begun |= isinstance(event, RunStarted)

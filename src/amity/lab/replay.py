@@ -1,0 +1,100 @@
+"""The events of a run that is over, read back from its directory.
+
+They are those that a sink was told during the run, with the same values: what listens to runs can
+be given old ones too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from amity.core import PeerId, Reference, Row
+from amity.events import CellId, Event, RoundDone, RunDone, RunStarted
+from amity.lab.comparison import read_comparison
+from amity.lab.result import Result
+from amity.records import PeerRecord, Report, TimingRecord
+from amity.store import read_config, read_records
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A run on disk, and what it is called among others."""
+
+    cell: CellId
+    result: Result
+
+    @classmethod
+    def of(cls, result: Result, *, label: str = "", group: str = "") -> Replay:
+        config = result.config
+        cell = CellId(
+            label=label or config.label, seed=config.seed, path=str(result.path), group=group
+        )
+        return cls(cell, result)
+
+    def events(self) -> Iterator[Event]:
+        """From its start to the last round that is whole; the end only if it was reached."""
+        config = self.result.config
+        yield RunStarted(
+            cell=self.cell,
+            config=config.to_dict(),
+            rounds=config.rounds,
+            reference=isinstance(config.strategy.instance, Reference),
+        )
+        last = -1
+        for report in reports(self.result):
+            yield RoundDone(cell=self.cell, report=report)
+            last = report.round
+        if last == config.rounds - 1:
+            yield RunDone(cell=self.cell)
+
+
+def replays(path: Path) -> list[Replay]:
+    """The run of a directory, or all finished runs of a comparison or sweep."""
+    if (path / "config.toml").is_file():
+        return [Replay.of(Result(path, read_config(path)))]
+    results = read_comparison(path).results
+    return [
+        Replay.of(result, label=label, group=str(path))
+        for label, runs in results.items()
+        for result in runs
+    ]
+
+
+def reports(result: Result) -> Iterator[Report]:
+    """What each round yielded, in their order."""
+    peers: dict[int, dict[PeerId, PeerRecord]] = {}
+    rows: dict[int, dict[PeerId, Row]] = {}
+    for record in result.metrics:
+        peers.setdefault(record.round, {})[record.peer] = record
+    for edge in result.edges:
+        rows.setdefault(edge.round, {})[edge.peer] = edge.row
+    seconds = _seconds(result.path)
+    for network in result.rounds:
+        at = network.round
+        yield Report(
+            round=at,
+            peers=peers.get(at, {}),
+            rows=rows.get(at, {}),
+            network=network,
+            seconds=seconds.get(at, {}),
+        )
+
+
+def _seconds(path: Path) -> dict[int, dict[str, float]]:
+    """The seconds of each phase by round: of a swarm the mean over its peers, and of a round that
+    was done twice what it took last."""
+    laps: dict[int, dict[str, dict[str, float]]] = {}
+    for record in read_records(path / "timings.jsonl", TimingRecord):
+        phases = dict(record.notes)
+        peer = str(phases.pop("peer", ""))
+        laps.setdefault(record.round, {})[peer] = phases
+    return {at: _mean(list(by_peer.values())) for at, by_peer in laps.items()}
+
+
+def _mean(parts: list[dict[str, float]]) -> dict[str, float]:
+    phases = dict.fromkeys(phase for part in parts for phase in part)
+    columns = {phase: [part[phase] for part in parts if phase in part] for phase in phases}
+    return {phase: math.fsum(column) / len(column) for phase, column in columns.items()}

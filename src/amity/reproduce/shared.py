@@ -1,0 +1,93 @@
+"""Rows and columns that several tables share, so that they share cells too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from amity.reproduce.presets import Layer, Preset
+
+GOSSIP = "Gossip"
+"""The row whose bytes are the measure of all."""
+AFIND = "AFIND+"
+RIVALS = (GOSSIP, "PENS", "FedeRiCo")
+
+PAPERS: Layer = {"strategy": {"name": "afind+", "preset": "paper"}}
+LOCAL: Layer = {"strategy": {"name": "local"}}
+ORACLE: Layer = {"strategy": {"name": "oracle"}}
+BACKBONES: Mapping[str, Layer] = {"finetune": {"method": "finetune"}, "head": {"method": "head"}}
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def afind(most: int, **options: Any) -> Layer:
+    """AFIND+ as we recommend it, with as many neighbours at most as rivals take."""
+    return {"strategy": {"name": "afind+", "max_neighbours": most, **options}}
+
+
+def blind(most: int) -> Layer:
+    """AFIND+ to which everyone looks alike: what it has besides friends."""
+    return afind(most, upsilon=1000.0)
+
+
+def gossip(k: int) -> Layer:
+    return {"strategy": {"name": "gossip", "k": k}}
+
+
+def federico(k: int) -> Layer:
+    return {"strategy": {"name": "federico", "k": k}}
+
+
+def rivals(k: int) -> dict[str, Layer]:
+    """Those that a real network could run."""
+    return {
+        GOSSIP: gossip(k),
+        "PENS": {"strategy": {"name": "pens", "k": k, "sampled": k}},
+        "FedeRiCo": federico(k),
+    }
+
+
+def threshold(preset: Preset, tau: float) -> Layer:
+    """AFIND+ with this τ and no other bound, measured often enough to tell when it is where."""
+    return {**afind(0, tau=tau), "eval": {"every": preset.pick(2, cpu=4), "gradients_every": 0}}
+
+
+# -- columns ---------------------------------------------------------------------------------------
+
+
+def dirichlet(data: str, alpha: float) -> Layer:
+    return {"data": data, "partition": {"name": "dirichlet", "alpha": alpha}}
+
+
+def pathological(data: str, classes: int) -> Layer:
+    return {"data": data, "partition": {"name": "pathological", "classes": classes}}
+
+
+CIFAR: Mapping[str, Layer] = {
+    "CIFAR-10 α=0.1": dirichlet("cifar10", 0.1),
+    "CIFAR-10 α=0.5": dirichlet("cifar10", 0.5),
+    "CIFAR-10 c=2": pathological("cifar10", 2),
+    "CIFAR-10 c=5": pathological("cifar10", 5),
+    "CIFAR-100 α=0.1": dirichlet("cifar100", 0.1),
+    "CIFAR-100 α=0.5": dirichlet("cifar100", 0.5),
+    "CIFAR-100 c=5": pathological("cifar100", 5),
+    "CIFAR-100 c=10": pathological("cifar100", 10),
+}
+"""The columns of Table 1."""
+
+
+def of_cifar(names: Iterable[str]) -> dict[str, Layer]:
+    """Some of these columns."""
+    return {name: CIFAR[name] for name in names}
+
+
+TABLE2 = of_cifar(("CIFAR-10 α=0.1", "CIFAR-10 c=5", "CIFAR-100 α=0.1", "CIFAR-100 c=10"))
+"""The columns of Tables 2 to 4."""
+TWO = of_cifar(("CIFAR-10 α=0.1", "CIFAR-10 c=2"))
+"""The columns of what is looked at more closely."""
+
+
+def half_graph(preset: Preset) -> dict[str, Any]:
+    """Everyone is connected to half of the others at random."""
+    return {"name": "regular", "k": preset.pick(10, smoke=2, paper=49)}
