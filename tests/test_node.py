@@ -22,12 +22,14 @@ from amity.net.link.base import AskFailed, Link, Transport
 from amity.net.moment import Moment, frozen
 from amity.net.node import Node
 from amity.net.online import Online
+from amity.net.ops.serve import Stopped
 from amity.net.ops.swarm import Swarm
 from amity.net.options import Net
 from amity.net.setup import read_setup
 from amity.net.trust.roster import Roster
 from amity.net.wire import encode_sketch
 from amity.records import EdgeRecord
+from amity.round.deciding import blaming, view_of
 from amity.store import commits, read_lines, read_records
 from tests.conftest import tiny
 from tests.hub import Hub, Memory, Touch
@@ -231,6 +233,15 @@ def test_a_real_peer_refuses_a_notebook_that_is_not_plain_in_whichever_round(
     for name in swarm.names:
         state = swarm.folder(name) / "state"
         assert [r["round"] for r in read_lines(state / "metrics.jsonl")] == [0, 1, 2]
+
+
+def test_whoever_ends_a_peer_by_a_signal_is_not_taken_for_its_strategy() -> None:
+    config = tiny(peers=2)
+    view = view_of(config, me="a", round=0, neighbours=("b",), examples=1, card=None, memory={})
+    with pytest.raises(Stopped), blaming(config, view):
+        raise Stopped
+    with pytest.raises(StrategyError, match="a, round 0: SystemExit: 0"), blaming(config, view):
+        raise SystemExit(0)
 
 
 def test_another_transport_is_one_file_and_a_key(tmp_path: Path) -> None:
