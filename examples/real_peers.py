@@ -13,43 +13,24 @@ from pathlib import Path
 import torch
 
 import amity
-from amity.lab.result import Result
-from amity.lab.run import as_config
-from amity.net.ops.collect import merge
-from amity.net.ops.swarm import Swarm
-from amity.store import commits
+
+SETTINGS = {
+    "peers": 4,
+    "rounds": 5,
+    "strategy": "afind+",
+    "train.precision": "fp32",
+    "engine.vectorise": "off",
+}
 
 
-def models(path):
-    """The tensors of the newest checkpoint of a run, by peer."""
-    commit = next(commits(path))
-    return {peer: commit.tensors.of(peer)["start"] for peer in commit.memory}
-
-
-def main(out):
-    config = as_config(
-        None,
-        {
-            "peers": 4,
-            "rounds": 5,
-            "strategy": "afind+",
-            "train.precision": "fp32",
-            "engine.vectorise": "off",
-        },
-    )
-    simulated = amity.run(config, out / "simulated")
-    swarm = Swarm(out / "swarm", config)
-    swarm.lay_out()  # an authority, keys, certificates, a roster, a folder a peer
-    swarm.start()
-    swarm.wait()
-    merge(out / "swarm", swarm.config)
-    real = Result(out / "swarm", swarm.config)
-    print(
-        f"simulated {100 * simulated.accuracy:.2f} %, between processes {100 * real.accuracy:.2f} %"
-    )
-    ours = models(out / "simulated")
-    for name in swarm.names:
-        assert torch.equal(models(swarm.folder(name) / "state")[name], ours[name])
+def main(out: Path) -> None:
+    simulated = amity.run(out=out / "simulated", **SETTINGS)
+    real = amity.swarm(out=out / "swarm", **SETTINGS)
+    here, there = 100 * simulated.accuracy, 100 * real.accuracy
+    print(f"simulated {here:.2f} %, between processes {there:.2f} %")
+    theirs = real.models
+    for peer, theta in simulated.models.items():
+        assert torch.equal(theta, theirs[peer])
     print("all models are equal to the bit")
 
 

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from amity.lab.comparison import Comparison
     from amity.lab.result import Result
     from amity.lab.run import resume, run
+    from amity.lab.swarm import swarm
     from amity.lab.sweep import Sweep, sweep
     from amity.methods import methods
     from amity.peer.proxy import CardSpec
@@ -83,6 +84,7 @@ RUNNING = {
     "amity.lab.run": ("run", "resume"),
     "amity.lab.compare": ("compare",),
     "amity.lab.sweep": ("sweep", "Sweep"),
+    "amity.lab.swarm": ("swarm",),
     "amity.lab.result": ("Result",),
     "amity.lab.comparison": ("Comparison",),
     "amity.config": ("Config", "load"),
@@ -193,6 +195,7 @@ __all__ = [
     "spread",
     "stages",
     "strategies",
+    "swarm",
     "sweep",
     "taken_from",
 ]

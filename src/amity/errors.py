@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import difflib
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -109,3 +110,15 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     remedy = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"
     return f"unknown {kind} {name!r}; {remedy}"
+
+
+@contextmanager
+def needs_peers() -> Iterator[None]:
+    """Everything with a network is an extra: importing it inside says so in one line."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        wanted = ("cryptography", "zenoh", "prometheus_client")
+        if (error.name or "").partition(".")[0] not in wanted:
+            raise
+        raise ConfigError("this needs pip install 'amity[peers]'") from None

@@ -99,7 +99,7 @@ def _tell_figure(path: Path) -> None:
 
 def _network(folder: Path, as_json: bool) -> None:
     """Real peers: the extra is needed."""
-    from amity.cli.peer import needs_peers
+    from amity.errors import needs_peers
 
     with needs_peers():
         from amity.bench.network import PHASES, measure_network

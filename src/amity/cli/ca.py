@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from amity.cli.common import Keys
-from amity.cli.peer import needs_peers
 from amity.console import say
-from amity.errors import ConfigError
+from amity.errors import ConfigError, needs_peers
 
 app = typer.Typer(
     no_args_is_help=True, help="Certificates: found an authority, and sign those who take part."

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +9,7 @@ import typer
 
 from amity.cli.common import Keys
 from amity.console import out_console, say, status
-from amity.errors import ConfigError
+from amity.errors import ConfigError, needs_peers
 from amity.files import write_atomically
 
 app = typer.Typer(
@@ -41,21 +39,6 @@ data = "digits"            # yours: "scans.npz", a folder of images, "table.csv"
 strategy = "afind+"
 rounds = 100
 """
-
-
-@contextmanager
-def needs_peers() -> Iterator[None]:
-    """Everything with a network is an extra."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in (
-            "cryptography",
-            "zenoh",
-            "prometheus_client",
-        ):
-            raise
-        raise ConfigError("this needs pip install 'amity[peers]'") from None
 
 
 @app.command("init")

@@ -16,11 +16,12 @@ from amity.records import EdgeRecord, PeerRecord, RoundRecord
 from amity.round.build import load_data
 from amity.show.notebook import figure_of, frame, save, short_html
 from amity.show.story import Story
-from amity.store import read_records
+from amity.store import commits, read_records
 from amity.topology import peer_names
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from torch import Tensor
 
 OfRound = TypeVar("OfRound", PeerRecord, EdgeRecord)
 
@@ -105,6 +106,19 @@ class Result:
             f"{said}; the budget stopped {count} of {self.config.peers} peers, the first after"
             f" round {first}"
         )
+
+    @property
+    def models(self) -> dict[PeerId, Tensor]:
+        """Every peer's parameters in the newest checkpoint, as one vector each; of a swarm, as each
+        peer keeps them."""
+        folders = [self.path, *sorted(self.path.glob("peers/*/state"))]
+        newest = [commit for folder in folders if (commit := next(commits(folder), None))]
+        return {
+            peer: commit.tensors.of(peer)["start"]
+            for commit in newest
+            if commit.tensors is not None
+            for peer in commit.memory
+        }
 
     # -- showing -----------------------------------------------------------------------------------
 
