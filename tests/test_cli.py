@@ -133,7 +133,7 @@ def test_list_shows_every_entry_with_its_options(call: Call) -> None:
         ),
         ("sweep strategies= train.lr=0.1,0.2", "strategies: name at least one"),
         ("sweep train.lr=0.1,0.1", "sweep: train.lr: expected different values, got 0.1, 0.1"),
-        ("sweep seed=1,2", "sweep: seed is no key of the grid; use seeds="),
+        ("sweep seed=1,2", "sweep: seed is not a key of the grid; use seeds="),
         ("sweep train.lr=0.1,0.2 seeds=", "seeds: expected different seeds, got []"),
         ("run topology.trace=nosuch", "nosuch: cannot be read"),
         ("run peers=99999999999999999999", "peers: should be less than or equal to 1000000"),

@@ -93,19 +93,14 @@ def _spaces(strategies: Sequence[str], grid: Grid) -> dict[str, list[tuple[tuple
     return spaces
 
 
-def choose_tries(strategies: Sequence[str], grid: Grid, budget: int, seed: int) -> list[Try]:
-    """The tries of every strategy: the common keys times its own (`pens.k=2,5`), all cut to the
-    same number.
-
-    The number is `budget`, or (0) the size of the smallest grid; from a larger grid as many points
-    are drawn at random.
-    """
+def _check_grid(strategies: Sequence[str], grid: Grid) -> None:
+    """Refuse a grid that cannot be meant."""
     if not strategies:
         raise ConfigError("strategies: name at least one")
     for key, values in grid.items():
         if key in ("seed", "strategy", "strategy.name"):
             raise ConfigError(
-                f"sweep: {key} is no key of the grid; use"
+                f"sweep: {key} is not a key of the grid; use"
                 f" {'seeds=' if key == 'seed' else 'strategies='}"
             )
         if not values or len(set(map(str, values))) != len(values):
@@ -115,7 +110,6 @@ def choose_tries(strategies: Sequence[str], grid: Grid, budget: int, seed: int) 
             )
     if len(set(strategies)) != len(strategies):
         raise ConfigError("strategies: one is named twice")
-    spaces = _spaces(strategies, grid)
     named = {strategy_name(spec) for spec in strategies}
     for key in grid:
         section = key.partition(".")[0]
@@ -123,6 +117,17 @@ def choose_tries(strategies: Sequence[str], grid: Grid, budget: int, seed: int) 
             raise ConfigError(
                 f"sweep: {key} is an option of {section!r}, which is not among strategies="
             )
+
+
+def choose_tries(strategies: Sequence[str], grid: Grid, budget: int, seed: int) -> list[Try]:
+    """The tries of every strategy: the common keys times its own (`pens.k=2,5`), all cut to the
+    same number.
+
+    The number is `budget`, or (0) the size of the smallest grid; from a larger grid as many points
+    are drawn at random.
+    """
+    _check_grid(strategies, grid)
+    spaces = _spaces(strategies, grid)
     smallest = min(len(space) for space in spaces.values())
     if budget > smallest:
         raise ConfigError(

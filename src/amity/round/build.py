@@ -105,16 +105,7 @@ def settled(config: Config, dataset: Dataset) -> Config:
         return config
     learner = make_learner(config, dataset.shape, dataset.classes)
     tiny = learner.layout.size <= TINY
-    example = torch.zeros(dataset.shape, device=learner.device)
-    stacks = own.vectorise != "off" and (
-        tiny or learner.device.type != "cpu" or own.vectorise == "on"
-    )
-    stacks = stacks and not config.privacy.instance.trains and Stack.suits(learner, example)
-    if own.vectorise == "on" and not stacks:
-        raise ConfigError(
-            "engine.vectorise: this model cannot be stacked (dropout, augmentation,"
-            " privacy=gradients, or operations that torch cannot batch); use engine.vectorise=off"
-        )
+    stacks = _stacks(config, learner, torch.zeros(dataset.shape, device=learner.device))
     group = own.group or (min(LARGEST_GROUP, math.ceil(config.peers / 2)) if stacks else 1)
     bf16 = native_bf16(learner.device) and not tiny
     precision = train.precision if train.precision != "auto" else "bf16" if bf16 else "fp32"
@@ -125,6 +116,21 @@ def settled(config: Config, dataset: Dataset) -> Config:
             "train.precision": precision,
         }
     )
+
+
+def _stacks(config: Config, learner: Learner, example: torch.Tensor) -> bool:
+    """Whether peers are trained in one stacked step."""
+    asked = config.engine.common.vectorise
+    pays = learner.layout.size <= TINY or learner.device.type != "cpu" or asked == "on"
+    can = not config.privacy.instance.trains and asked != "off" and pays
+    if can and Stack.suits(learner, example):
+        return True
+    if asked == "on":
+        raise ConfigError(
+            "engine.vectorise: this model cannot be stacked (dropout, augmentation,"
+            " privacy=gradients, or operations that torch cannot batch); use engine.vectorise=off"
+        )
+    return False
 
 
 def units_of(config: Config, data: Mapping[PeerId, PeerData]) -> list[tuple[PeerId, ...]]:

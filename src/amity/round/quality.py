@@ -76,21 +76,29 @@ def choice_quality(
     curves = []
     for me in names:
         near = neighbours[me]
-        real = (
-            overlaps(labels[me], share[[at[j] for j in near]]) >= friend
-            if near
-            else np.zeros(0, dtype=bool)
-        )
+        real = overlaps(labels[me], share[np.array([at[j] for j in near], dtype=int)]) >= friend
         row = taken_from(rows[me], me)
         chosen = np.array([j in row for j in near], dtype=bool)
         taken, hits = taken + int(chosen.sum()), hits + int((chosen & real).sum())
         friends, reach = friends + int(real.sum()), reach + len(near)
-        known = scores[me] or row
-        ranked = [k for k, j in enumerate(near) if not scores[me] or j in known]
-        if ranked:
-            area = auc(real[ranked], np.array([known.get(near[k], 0.0) for k in ranked]))
-            curves += [area] if area is not None else []
-    out: Quality = {"taken": taken / len(names)}
+        area = _ranking(near, real, scores[me], row)
+        curves += [area] if area is not None else []
+    return _quality(len(names), taken, hits, friends, reach, curves)
+
+
+def _ranking(
+    near: tuple[PeerId, ...], real: np.ndarray[Any, Any], scores: Mapping[PeerId, float], row: Row
+) -> float | None:
+    """AUC of one peer's ranking of those in reach; None where there is nothing to tell apart."""
+    known = scores or row
+    ranked = [k for k, j in enumerate(near) if not scores or j in known]
+    return auc(real[ranked], np.array([known.get(near[k], 0.0) for k in ranked]))
+
+
+def _quality(
+    peers: int, taken: int, hits: int, friends: int, reach: int, curves: Sequence[float]
+) -> Quality:
+    out: Quality = {"taken": taken / peers}
     if taken:
         out["precision"] = hits / taken
     if friends:
