@@ -28,6 +28,7 @@ from amity.simulate import Simulation
 from amity.simulate.crew import Inline, Workers
 from amity.simulate.desk import Gallery
 from tests.conftest import simulate, tiny
+from tests.test_runs import Stop, StopAfter
 
 KINDS: dict[str, dict[str, Any]] = {
     "stacked": {},
@@ -253,14 +254,8 @@ def test_a_run_goes_on_as_it_was_settled_when_the_command_leaves_it_open() -> No
 
 def test_where_a_run_is_computed_is_no_part_of_what_it_is() -> None:
     whole = amity.run(with_workers(1), "whole")
-    stop = RuntimeError("stop")
-
-    def interrupt(report: Report) -> None:
-        if report.round == 1:
-            raise stop
-
-    with pytest.raises(RuntimeError, match="stop"):
-        amity.run(with_workers(1, checkpoint={"every": 1}), "run", interrupt)
+    with pytest.raises(Stop):
+        amity.run(with_workers(1, checkpoint={"every": 1}), "run", StopAfter(2))
     assert amity.run(with_workers(2, checkpoint={"every": 1}), "run").metrics == whole.metrics
 
 

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,18 +47,27 @@ def whole(config: Config) -> Path:
     return amity.run(config, "whole").path
 
 
+class Stop(BaseException):
+    """Ends a run from a sink, as a kill would: no error of a sink does that."""
+
+
+@dataclass(frozen=True)
+class StopAfter:
+    rounds: int
+
+    def take(self, event: amity.Event) -> None:
+        if isinstance(event, amity.RoundDone) and event.report.round + 1 == self.rounds:
+            raise Stop
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
 def interrupted(config: Config, path: str, rounds: int) -> Path:
     """A run that stops dead after so many rounds, as if killed between two writes."""
 
-    class Stop(Exception):
-        pass
-
-    def stop(report: Any) -> None:
-        if report.round + 1 == rounds:
-            raise Stop
-
     with pytest.raises(Stop):
-        amity.run(config, path, stop)
+        amity.run(config, path, StopAfter(rounds))
     return Path(path)
 
 

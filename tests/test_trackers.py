@@ -18,11 +18,12 @@ from mlflow.tracking import MlflowClient
 import amity
 from amity.errors import ConfigError
 from amity.events import CellId, Event, RoundDone, RunDone, RunFailed, RunStarted, Sink
+from amity.files import dump
 from amity.lab.replay import Replay, replays, reports
 from amity.lab.result import Result
 from amity.records import EdgeRecord, Report, RoundRecord, TimingRecord
 from amity.sinks import sinks
-from amity.store import RunDir, dump
+from amity.store import RunDir
 from tests import readers
 from tests.conftest import Call, simulate, tiny
 from tests.readers import Curves, Seen, Tool, recorded
