@@ -94,7 +94,7 @@ def test_a_sink_is_one_class_and_is_named_like_the_others() -> None:
             return Ear()
 
     amity.run(tiny(), "r", sinks="ear")
-    assert [name for name in heard if name not in ("Progress", "RunPlanned")] == [
+    assert [name for name in heard if name not in ("Progress", "RunQueued")] == [
         "RunStarted",
         "RoundDone",
         "RoundDone",

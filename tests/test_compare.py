@@ -215,6 +215,14 @@ def test_strategies_must_be_a_list_of_names_or_instances() -> None:
         amity.compare([3], [0], tiny(), "c")  # type: ignore[list-item]
 
 
+def test_a_sweep_takes_objects_and_their_own_keys() -> None:
+    found = amity.sweep(
+        [Gossip(k=1), "local"], {"Gossip.k": [1, 2]}, config=tiny(rounds=1), out="s", budget=1
+    )
+    assert {a_try.strategy for a_try in found.tries} == {"Gossip:k=1", "local"}
+    assert found.best["Gossip:k=1"].values[0][0] == "strategy.k"
+
+
 def test_a_sweep_over_options_of_a_strategy_with_stages() -> None:
     found = amity.sweep(
         ["gossip/krum@ditto"], {"gossip.k": [1, 2]}, [0], config=tiny(rounds=1), out="s"
@@ -255,7 +263,9 @@ def test_every_strategy_gets_the_same_number_of_tries() -> None:
 
 def test_a_sweep_chooses_on_validation_data_where_there_is_some() -> None:
     base = tiny(partition={"validation": 0.3, "samples": 20})
-    result = amity.sweep(["gossip", "local"], {"train.lr": [0.0001, 0.1]}, [0], 0, base, "s")
+    result = amity.sweep(
+        ["gossip", "local"], {"train.lr": [0.0001, 0.1]}, [0], config=base, out="s"
+    )
     assert result.chosen_on == "validation"
     assert {name: dict(best.values)["train.lr"] for name, best in result.best.items()} == {
         "gossip": 0.1,

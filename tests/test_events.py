@@ -28,7 +28,7 @@ from amity.events import (
     RoundDone,
     RunDone,
     RunFailed,
-    RunPlanned,
+    RunQueued,
     RunStarted,
     Sink,
 )
@@ -84,7 +84,7 @@ class Memory:
 
 def shape(events: Sequence[Event]) -> list[str]:
     """`start 0`, `round 0`, ...: what a cell tells, without what depends on the clock."""
-    names = {RunPlanned: "planned", RunDone: "done", RunFailed: "failed"}
+    names = {RunQueued: "planned", RunDone: "done", RunFailed: "failed"}
     told = []
     for event in events:
         if isinstance(event, RunStarted):
@@ -173,7 +173,7 @@ def test_parallel_and_sequential_cells_tell_the_same_events() -> None:
     for out, jobs in (("alone", 1), ("together", 2)):
         heard = Memory()
         amity.compare(specs, [0, 1], tiny(), out, jobs, heard)
-        planned = [e for e in heard.events if isinstance(e, RunPlanned)]
+        planned = [e for e in heard.events if isinstance(e, RunQueued)]
         assert heard.events[:6] == planned, "all plans come first"
         assert {e.cell.group for e in heard.events} == {out}
         assert {e.cell.label for e in planned if e.reference} == {"oracle"}
@@ -407,7 +407,7 @@ def test_a_sink_that_fails_is_one_line_on_standard_error(call: Call) -> None:
 def test_a_table_of_the_paper_counts_its_cells_by_row(call: Call) -> None:
     code, out, err = call("reproduce toy --preset smoke out=t sinks=plain,jsonl:path=e.jsonl")
     assert (code, err) == (0, "")
-    planned = [told["cell"] for told in lines("e.jsonl") if told["event"] == "RunPlanned"]
+    planned = [told["cell"] for told in lines("e.jsonl") if told["event"] == "RunQueued"]
     assert planned
     assert {cell["row"] for cell in planned} < {
         part for c in planned for part in c["label"].split(" | ")

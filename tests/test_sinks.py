@@ -23,7 +23,7 @@ from amity.events import (
     RoundDone,
     RunDone,
     RunFailed,
-    RunPlanned,
+    RunQueued,
     RunStarted,
     Sink,
     Teller,
@@ -56,7 +56,7 @@ def story(*labels: str, rounds: int = 4, done: int = 4, reference: str = "") -> 
     """Cells that run beside each other, each a little better than the one before."""
     cells = [CellId(label=label, seed=0, path=label, group="g") for label in labels]
     for cell in cells:
-        yield RunPlanned(cell=cell, rounds=rounds, reference=cell.label == reference)
+        yield RunQueued(cell=cell, rounds=rounds, reference=cell.label == reference)
     for cell in cells:
         yield RunStarted(cell=cell, config={}, rounds=rounds, reference=cell.label == reference)
     for t in range(done):
@@ -119,7 +119,7 @@ def test_bars_show_every_strategy_its_rounds_and_who_leads() -> None:
 
 def test_a_cell_without_a_plan_gets_its_bar_when_it_starts() -> None:
     screen, file = console(terminal=True)
-    events = [event for event in story("gossip") if not isinstance(event, RunPlanned)]
+    events = [event for event in story("gossip") if not isinstance(event, RunQueued)]
     feed(Terminal(screen), iter(events))
     assert re.search(r"gossip +\S+ 4/4 +53\.0 %", file.getvalue())
 
@@ -163,7 +163,7 @@ def test_cells_with_a_row_are_counted_under_it() -> None:
     sink = Terminal(screen)
     for label in ("a | gossip | x", "a | gossip | y"):
         cell = CellId(label=label, seed=0, path=label, row="gossip")
-        sink.take(RunPlanned(cell=cell, rounds=5))
+        sink.take(RunQueued(cell=cell, rounds=5))
         sink.take(RunStarted(cell=cell, config={}, rounds=5, first=5))
         sink.take(RunDone(cell=cell))
     sink.close()
@@ -180,7 +180,7 @@ def test_the_table_of_a_swarm_has_a_line_for_each_peer_with_its_state() -> None:
         sink.take(event)
     failed = CellId(label="peer-01", seed=0, path="peer-01", group="g")
     sink.take(RunFailed(cell=failed, error="killed"))
-    sink.take(RunPlanned(cell=CellId(label="peer-02", seed=0, path="x"), rounds=4))
+    sink.take(RunQueued(cell=CellId(label="peer-02", seed=0, path="x"), rounds=4))
     sink.close()
     last = file.getvalue().rsplit("peer-00", 1)[1]
     assert re.match(r" +2/4 +51\.0 % +09:0\.50 +3 +0\.50 +running", last)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         RoundDone,
         RunDone,
         RunFailed,
-        RunPlanned,
+        RunQueued,
         RunStarted,
         Sink,
     )
@@ -74,11 +74,8 @@ if TYPE_CHECKING:
     from amity.lab.run import resume, run
     from amity.lab.swarm import swarm
     from amity.lab.sweep import Sweep, sweep
-    from amity.methods import methods
     from amity.peer.proxy import CardSpec
     from amity.records import PeerRecord, Report, RoundRecord
-    from amity.stages import stages
-    from amity.strategies import strategies
 
 RUNNING = {
     "amity.lab.run": ("run", "resume"),
@@ -103,8 +100,6 @@ STRATEGY_KIT = {
     ),
     "amity.choosing": ("Cardless",),
     "amity.peer.proxy": ("CardSpec",),
-    "amity.strategies": ("strategies",),
-    "amity.stages": ("stages",),
 }
 """Writing a strategy or a stage: what it sees, what it may ask, what it decides."""
 
@@ -112,7 +107,6 @@ METHOD_KIT = {
     "amity.core": (
         *("Context", "Fit", "Fitted", "Gradient", "Method", "Share", "State", "Stats", "Training"),
     ),
-    "amity.methods": ("methods",),
 }
 """Writing a method: what is trained, shared and kept."""
 
@@ -121,7 +115,7 @@ DATA = {"amity.data": ("Dataset", "datasets", "partitions")}
 
 WATCHING = {
     "amity.events": (
-        *("Event", "PeerEvent", "Progress", "RoundDone", "RunDone", "RunFailed", "RunPlanned"),
+        *("Event", "PeerEvent", "Progress", "RoundDone", "RunDone", "RunFailed", "RunQueued"),
         *("RunStarted", "Sink"),
     ),
     "amity.records": ("PeerRecord", "Report", "RoundRecord"),
@@ -171,7 +165,7 @@ __all__ = [
     "Row",
     "RunDone",
     "RunFailed",
-    "RunPlanned",
+    "RunQueued",
     "RunStarted",
     "Share",
     "Similarity",
@@ -188,13 +182,10 @@ __all__ = [
     "compare",
     "datasets",
     "load",
-    "methods",
     "partitions",
     "resume",
     "run",
     "spread",
-    "stages",
-    "strategies",
     "swarm",
     "sweep",
     "taken_from",

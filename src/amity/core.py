@@ -223,8 +223,8 @@ class Fitted(NamedTuple):
 
 
 R = TypeVar("R")
-Request = Fit | Gradient
-Training = Generator[Request, Fitted, R]
+TrainingRequest = Fit | Gradient
+Training = Generator[TrainingRequest, Fitted, R]
 """Training as a generator: it yields each request and is sent its `Fitted`, so that an engine can
 train many peers at once, and privacy can be had for all methods in one place."""
 

@@ -8,7 +8,7 @@ are.
     RunStarted, then for every round any number of Progress and PeerEvent and one RoundDone,
     then RunDone or RunFailed.
 
-Where several runs are to be done, a RunPlanned of each comes before everything else, so that one
+Where several runs are to be done, a RunQueued of each comes before everything else, so that one
 knows how much there is to do. A run that went on after a failure begins again with RunStarted.
 
 A **sink** takes events and can be closed; see `amity.sinks`. The run directory is written before
@@ -50,7 +50,7 @@ class Event:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunPlanned(Event):
+class RunQueued(Event):
     """A run of several that are about to be done."""
 
     rounds: int
@@ -170,8 +170,8 @@ class Teller:
         else:
             self._tell(RunDone(cell=self.cell))
 
-    def planned(self) -> None:
-        self._tell(RunPlanned(cell=self.cell, rounds=self._rounds, reference=self._reference))
+    def queued(self) -> None:
+        self._tell(RunQueued(cell=self.cell, rounds=self._rounds, reference=self._reference))
 
     def started(self, first: int, config: Mapping[str, Any] | None = None) -> None:
         """The run begins with this round; `config` is the one that it was settled to."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from matplotlib.figure import Figure
 
 from amity.bench.measure import Measurement
-from amity.bench.scale import Scaled
+from amity.bench.scale import ScaleRow
 from amity.show.figures import COLOURS
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def bench_figure(rows: Sequence[Measurement]) -> Figure:
     return figure
 
 
-def scale_figure(rows: Sequence[Scaled]) -> Figure:
+def scale_figure(rows: Sequence[ScaleRow]) -> Figure:
     """Time a peer and round, and peak memory over the parameter matrix, by the number of peers."""
     figure = Figure(figsize=(9, 3.2))
     time, memory = figure.subplots(1, 2)
@@ -53,7 +53,7 @@ def scale_figure(rows: Sequence[Scaled]) -> Figure:
             label=model,
         )
         memory.plot(peers, [row.matrices for row in mine], "o-", color=COLOURS[at], label=model)
-    time.set(xscale="log", xlabel="peers", ylabel="ms a peer and round", ylim=(0, None))
+    time.set(xscale="log", xlabel="peers", ylabel="ms per peer and round", ylim=(0, None))
     memory.set(
         xscale="log", xlabel="peers", ylabel="(peak - data) / parameter matrix", yscale="log"
     )

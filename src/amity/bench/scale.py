@@ -12,7 +12,7 @@ from amity.round.build import load_data, make_learner
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scaled:
+class ScaleRow:
     """Gossip with fine-tuning, for so many peers."""
 
     model: str
@@ -62,8 +62,8 @@ def scale_config(peers: int, small: bool = False) -> Config:
     )
 
 
-def measure_scale(say: Say) -> list[Scaled]:
-    rows: list[Scaled] = []
+def measure_scale(say: Say) -> list[ScaleRow]:
+    rows: list[ScaleRow] = []
     for peers, small in (
         (10, False),
         (100, False),
@@ -76,14 +76,14 @@ def measure_scale(say: Say) -> list[Scaled]:
     return rows
 
 
-def _scaled(peers: int, small: bool) -> Scaled:
+def _scaled(peers: int, small: bool) -> ScaleRow:
     config = scale_config(peers, small)
     timing = engine_timing(config)
     dataset = load_data(config)
     size = make_learner(config, dataset.shape, dataset.classes).layout.size
     matrix, data = peers * size * 4 / 1e6, dataset.pixels.x.numel() / 1e6
     name = config.model.name
-    return Scaled(
+    return ScaleRow(
         model=name,
         graph=config.topology.name,
         peers=peers,

@@ -192,7 +192,7 @@ def _scale_table(rows: Sequence[Any]) -> Table:
         "model",
         "graph",
         "peers",
-        "ms a peer and round",
+        "ms per peer and round",
         "peak MB",
         "matrix MB",
         "data MB",

@@ -18,7 +18,7 @@ Folder = Annotated[
     Path,
     typer.Argument(metavar="DIR", help="The folder of the authority; its key never leaves it."),
 ]
-Request = Annotated[
+RequestFile = Annotated[
     Path,
     typer.Argument(metavar="REQUEST.pem", help="What a peer sent: its name, hosts and public key."),
 ]
@@ -49,7 +49,7 @@ def init(folder: Folder, words: Keys = None) -> None:
 
 
 @app.command("sign")
-def sign(folder: Folder, request: Request, words: Keys = None) -> None:
+def sign(folder: Folder, request: RequestFile, words: Keys = None) -> None:
     """Sign a peer's request. Own keys: name=PEER (who you know sent it), days=90, out=FILE (default
     cert.pem beside it)."""
     from amity.config import only

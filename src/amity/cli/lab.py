@@ -108,11 +108,11 @@ def sweep(words: Words = None) -> None:
         grid,
         seeds_of(mine.get("seeds", "0")),
         count(mine, "budget"),
-        base,
-        out_path(mine) if "out" in mine else None,
-        jobs,
-        sinks_of(mine, file),
-        _announcing(jobs),
+        config=base,
+        out=out_path(mine) if "out" in mine else None,
+        jobs=jobs,
+        sinks=sinks_of(mine, file),
+        before=_announcing(jobs),
     )
     show_table(result.comparison)
     _show_best(result, names, grid)

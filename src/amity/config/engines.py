@@ -4,7 +4,7 @@ loading one; the engines themselves are in `amity.simulate.places`."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from amity.registry import Registry
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 class Engine(Protocol):
     """Whatever the engine, the results are the same bits."""
+
+    here: ClassVar[bool]
+    """Whether all work is done on this machine, so that several runs share it."""
 
     def crew(
         self,
@@ -32,4 +35,6 @@ class Engine(Protocol):
         same time: for estimates only."""
 
 
-engines: Registry[Engine] = Registry("engine", "crew", "hands", home="amity.simulate.places")
+engines: Registry[Engine] = Registry(
+    "engine", "crew", "hands", attributes=("here",), home="amity.simulate.places"
+)

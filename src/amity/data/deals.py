@@ -154,7 +154,7 @@ class Groups(Sizes):
 
 @partitions.register("labels")
 @dataclass(frozen=True, kw_only=True)
-class Labels(Sizes):
+class ByLabels(Sizes):
     """Told outright: peer i holds the classes `labels[i]` in equal parts (more peers: from the
     start again)."""
 

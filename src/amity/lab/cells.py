@@ -84,7 +84,7 @@ class Batch:
         for at in range(len(cells)):
             teller = self._teller(at, tell)
             self._at[teller.cell] = at
-            teller.planned()
+            teller.queued()
 
     def _teller(self, at: int, tell: Tell) -> Teller:
         cell = self.cells[at]

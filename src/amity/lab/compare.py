@@ -105,7 +105,7 @@ def check_seeds(seeds: Sequence[int]) -> None:
 def cells_for(
     base: Config, specs: Sequence[str | Strategy], seeds: Sequence[int], path: Path
 ) -> list[Cell]:
-    """One cell a strategy and seed; the first seed of all strategies comes first."""
+    """One cell per strategy and seed; the first seed of all strategies comes first."""
     parsed = [parse_spec(spec) for spec in specs]
     labels = [label for label, _ in parsed]
     if not labels:

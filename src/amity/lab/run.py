@@ -12,7 +12,7 @@ from amity.core import Reference
 from amity.events import CellId, Tell, Teller
 from amity.lab.result import Result
 from amity.records import Report
-from amity.round.build import load_data
+from amity.round.build import in_one_process, load_data
 from amity.simulate import Simulation
 from amity.simulate.crew import CrewLost
 from amity.sinks.stream import Stream, Wanted
@@ -128,8 +128,7 @@ def _go(directory: RunDir, simulation: Simulation, teller: Teller) -> Result:
 
 
 LOSSES = 10
-"""So often may a part of the crew be lost in a run, before something other than bad luck must be
-the reason."""
+"""How many times a part of the crew may be lost in one run: more than that is not bad luck."""
 
 
 def _one_round(directory: RunDir, simulation: Simulation) -> Report:
@@ -145,8 +144,7 @@ def restored(path: str | Path) -> Simulation:
     """The simulation as the newest checkpoint of a run left it, in this process."""
     config = read_config(Path(path))
     own = config.engine.common
-    here = {"name": "local", "workers": 1, "vectorise": own.vectorise, "group": own.group}
-    config = config.replace(engine=here)
+    config = in_one_process(config, vectorise=own.vectorise, group=own.group)
     simulation = Simulation(config, load_data(config))
     commit = next(commits(Path(path)), None)
     if commit is not None and commit.tensors is not None:

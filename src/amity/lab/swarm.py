@@ -32,11 +32,11 @@ def swarm(
     where no privacy draws noise of its own. The directory `out` holds a folder for every peer, and
     the run as a whole, as `amity.run` would leave it; a swarm that did not end goes on.
     """
-    path = Path(out) if out else new_dir("swarm")
-    with Stream(sinks_of(config, sinks)) as stream:
-        crowd = make_swarm(as_config(config, overrides), path, net or {}, stream)
-        with running(crowd):
-            crowd.wait()
+    stream = Stream(sinks_of(config, sinks))
+    resolved, path = as_config(config, overrides), Path(out) if out else new_dir("swarm")
+    crowd = make_swarm(resolved, path, net or {}, stream)
+    with stream, running(crowd):
+        crowd.wait()
     result = gathered(crowd)
     for peer, error in crowd.failed.items():
         raise Failure(f"{peer} failed: {error}")

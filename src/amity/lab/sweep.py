@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from amity.config import Config
+from amity.core import Strategy
 from amity.errors import ConfigError
 from amity.lab.cells import Cell
 from amity.lab.compare import (
@@ -30,6 +31,8 @@ from amity.sinks.stream import Stream, Wanted
 from amity.strategies import strategies as registry
 
 Grid = Mapping[str, Sequence[Any]]
+Spec = str | Strategy
+"""A strategy by name, with its options, or as an object."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,10 @@ class Try:
     """One point of a strategy's grid."""
 
     strategy: str
+    """What it is called in tables."""
     values: tuple[tuple[str, Any], ...]
+    spec: Spec = ""
+    """What was asked for: a name with options, or an object; empty: as it is called."""
 
     @property
     def label(self) -> str:
@@ -81,7 +87,7 @@ def _spaces(strategies: Sequence[str], grid: Grid) -> dict[str, list[tuple[tuple
     spaces = {}
     for spec in strategies:
         own = strategy_name(spec)
-        keys = {k: v for k, v in grid.items() if k.partition(".")[0] not in registry}
+        keys = {k: v for k, v in grid.items() if not _of_one(k, strategies)}
         keys |= {
             "strategy." + k.partition(".")[2]: v
             for k, v in grid.items()
@@ -91,6 +97,12 @@ def _spaces(strategies: Sequence[str], grid: Grid) -> dict[str, list[tuple[tuple
             tuple(zip(keys, values, strict=True)) for values in itertools.product(*keys.values())
         ]
     return spaces
+
+
+def _of_one(key: str, strategies: Sequence[str]) -> bool:
+    """Whether a key of the grid belongs to one strategy: `pens.k`."""
+    section = key.partition(".")[0]
+    return section in registry or section in map(strategy_name, strategies)
 
 
 def _check_grid(strategies: Sequence[str], grid: Grid) -> None:
@@ -142,10 +154,11 @@ def choose_tries(strategies: Sequence[str], grid: Grid, budget: int, seed: int) 
 
 
 def sweep(
-    strategies: Sequence[str],
+    strategies: Sequence[Spec],
     grid: Grid,
     seeds: Sequence[int] = (0,),
     budget: int = 0,
+    *,
     config: Given = None,
     out: str | Path | None = None,
     jobs: int = 0,
@@ -158,7 +171,11 @@ def sweep(
     stream = Stream(sinks_of(config, sinks))
     base = as_config(config, overrides)
     path = Path(out) if out else new_dir("sweep")
-    tries = choose_tries(strategies, grid, budget, base.seed)
+    specs = {parse_spec(spec)[0]: spec for spec in strategies}
+    tries = [
+        replace(a_try, spec=specs[a_try.strategy])
+        for a_try in choose_tries(list(specs), grid, budget, base.seed)
+    ]
     cells = cells_of_tries(base, tries, seeds, path)
     before(cells)
     comparison = collect(cells, path, jobs, stream)
@@ -170,12 +187,12 @@ def sweep(
 def cells_of_tries(
     base: Config, tries: Sequence[Try], seeds: Sequence[int], path: Path
 ) -> list[Cell]:
-    """One cell a try and seed."""
+    """One cell per try and seed."""
     check_seeds(seeds)
     cells = []
     for seed in seeds:
         for a_try in tries:
-            _, layer = parse_spec(a_try.strategy)
+            _, layer = parse_spec(a_try.spec or a_try.strategy)
             config = with_layer(base, layer).replace(**dict(a_try.values), seed=seed)
             cells.append(Cell(a_try.label, seed, config, path / slug(a_try.label) / f"seed-{seed}"))
     return cells

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Identity)
 PRODUCTS = (nn.Linear, nn.Conv2d)
-Layers = list[tuple[str, nn.Module]]
+ChainLayers = list[tuple[str, nn.Module]]
 """Layers of a chain, with their names."""
 
 
@@ -76,12 +76,12 @@ def _unpatched(delta: torch.Tensor, x: torch.Tensor, layer: nn.Conv2d) -> torch.
     return (F.pad(whole, margin) if any(margin) else whole).permute(0, 1, 4, 2, 3)
 
 
-def chain_of(module: nn.Module, prefix: str = "") -> Layers | None:
+def chain_of(module: nn.Module, prefix: str = "") -> ChainLayers | None:
     """The layers of a plain chain of Linear, patch convolutions and elementwise layers, with their
     names; else None."""
     if type(module) is not nn.Sequential:
         return None
-    layers: Layers = []
+    layers: ChainLayers = []
     for name, layer in module.named_children():
         inner = chain_of(layer, f"{prefix}{name}.") if type(layer) is nn.Sequential else None
         if inner is not None:
@@ -98,7 +98,7 @@ def _affine(bias: torch.Tensor, a: torch.Tensor, weight: torch.Tensor) -> torch.
 
 
 def run_chain(
-    layers: Layers, parameters: dict[str, torch.Tensor], x: torch.Tensor
+    layers: ChainLayers, parameters: dict[str, torch.Tensor], x: torch.Tensor
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """What goes into each layer of a chain, and last what comes out; and the matrix that each
     multiplies."""
@@ -121,7 +121,7 @@ def run_chain(
 
 @torch.no_grad()
 def gradients_of(
-    layers: Layers,
+    layers: ChainLayers,
     parameters: dict[str, torch.Tensor],
     x: torch.Tensor,
     y: torch.Tensor,
@@ -164,7 +164,7 @@ def gradients_of(
     return each, gradients
 
 
-def by_hand(layers: Layers | None) -> bool:
+def by_hand(layers: ChainLayers | None) -> bool:
     """Whether `gradients_of` knows all layers of a chain."""
     kinds = (nn.Flatten, nn.ReLU, *PRODUCTS)
     return layers is not None and all(isinstance(layer, kinds) for _, layer in layers)

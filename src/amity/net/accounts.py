@@ -1,6 +1,6 @@
 """What has left this peer that tells something of its raw data: written to disk before it leaves.
 
-One line an answer, flushed to the disk, so that neither a crash nor a restart can forget one.
+One line per answer, flushed to the disk, so that neither a crash nor a restart can forget one.
 Whoever spends a privacy budget counts from here.
 """
 

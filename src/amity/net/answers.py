@@ -36,11 +36,11 @@ Guest = Callable[[str, int], Share]
 Answer = Callable[[Request, Manifest, Allowance], None]
 
 
-class Absent(Exception):
+class Unavailable(Exception):
     """Asked for something that is not here (yet, or any more): no fault of the asker."""
 
 
-class Answers:
+class Answering:
     """What can be asked about the last two rounds. Methods may be called from any thread."""
 
     def __init__(
@@ -106,7 +106,7 @@ class Answers:
             wanted = max(self._moments, default=-1) if round < 0 else round
             moment = self._moments.get(wanted)
         if moment is None:
-            raise Absent(f"round {round}")
+            raise Unavailable(f"round {round}")
         return moment
 
     def _hello(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
@@ -152,7 +152,7 @@ class Answers:
         if kind in ("probe", "visit"):
             found = self._visits.get((request.asker, str(manifest.data.get("visit"))))
             if found is None:
-                raise Absent("no such visit")
+                raise Unavailable("no such visit")
             return found[1]
         if kind == "start" and (manifest.round, request.asker) not in self._invited:
             raise Refused("not invited", "a start model is for those whom I asked to host it")
@@ -160,7 +160,7 @@ class Answers:
             raise Refused("malformed", f"unknown kind {kind!r}")
         moment = self._moment(manifest.round)
         if moment.phase == "joining" and kind == "share":
-            raise Absent("joining")
+            raise Unavailable("joining")
         return moment.blob(str(kind))
 
     def _disclose(self, request: Request, manifest: Manifest) -> None:
@@ -198,7 +198,7 @@ class Answers:
         try:
             guest = self._guest(visitor, manifest.round)
         except AskFailed as failed:
-            raise Absent(f"your model did not come ({failed.reason[:40]})") from None
+            raise Unavailable(f"your model did not come ({failed.reason[:40]})") from None
         hosted = self._spending.hosted(
             type(fact).__name__.lower(),
             moment.round,

@@ -13,7 +13,7 @@ from amity.net.trust.identity import Identity
 from amity.net.trust.roster import Roster
 
 
-class Line:
+class Connection:
     """One link at a time. All methods may be called from any thread."""
 
     def __init__(

@@ -12,7 +12,7 @@ from pathlib import Path
 from amity.core import PeerId
 from amity.errors import AmityError, IdentityError
 from amity.net.audit import Audit
-from amity.net.line import Line
+from amity.net.line import Connection
 from amity.net.link.base import Handlers
 from amity.net.setup import Setup
 from amity.net.trust.identity import Identity, expires
@@ -51,7 +51,7 @@ class Membership:
         setup: Setup,
         papers: Papers,
         graph: Graph,
-        line: Line,
+        line: Connection,
         audit: Audit,
         stop: threading.Event,
     ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from amity.core import Card, PeerId
 from amity.errors import ConfigError
-from amity.net.answers import Answers
+from amity.net.answers import Answering
 from amity.net.audit import Audit
 from amity.net.board import Board, Notice
 from amity.net.calls import Calls
@@ -20,7 +20,7 @@ from amity.net.courier import Courier
 from amity.net.desk import RemoteDesk
 from amity.net.errands import Errands
 from amity.net.limits import Allowances
-from amity.net.line import Line
+from amity.net.line import Connection
 from amity.net.link.base import Handlers, Transport
 from amity.net.membership import Membership, Papers
 from amity.net.moment import Moment, Phase
@@ -95,8 +95,8 @@ class Online:
         return Board(self.papers.roster.names)
 
     @cached_property
-    def line(self) -> Line:
-        return Line(
+    def line(self) -> Connection:
+        return Connection(
             transport=self.transport,
             listen=self.setup.who.listen,
             lease=self.setup.net.lease,
@@ -142,9 +142,9 @@ class Online:
         )
 
     @cached_property
-    def answers(self) -> Answers:
+    def answers(self) -> Answering:
         courier = self.courier
-        return Answers(
+        return Answering(
             stamp=self.stamp,
             net=self.setup.net,
             audit=self.audit,

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from amity.errors import StorageError, brief
-from amity.net.answers import Absent, Answers
+from amity.net.answers import Answering, Unavailable
 from amity.net.audit import Audit
 from amity.net.limits import Allowance, Allowances
 from amity.net.link.base import Request
@@ -33,7 +33,7 @@ class Service:
         me: str,
         schema: Schema,
         net: Net,
-        answers: Answers,
+        answers: Answering,
         allowances: Allowances,
         audit: Audit,
         roster: Callable[[], Roster],
@@ -82,7 +82,7 @@ class Service:
         except Refused as refused:
             self._audit.refuse(request.asker, refused.reason, str(refused))
             request.fail(refused.reason)
-        except Absent as absent:
+        except Unavailable as absent:
             self._audit("absent", request.asker, request.method)
             request.fail(f"not here: {absent}")
         except StorageError as error:

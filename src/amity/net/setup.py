@@ -41,6 +41,7 @@ from amity.errors import ConfigError, DataError
 from amity.net.options import Net
 from amity.net.trust.roster import check_name
 from amity.rng import rng
+from amity.round.build import in_one_process
 from amity.topology import peer_names
 
 
@@ -140,7 +141,7 @@ def for_network(config: Config) -> Config:
             f"strategy={config.strategy.name}: is a reference that sees more than a peer can; it"
             " runs in `amity run` only"
         )
-    if config.attack.name != "none":
+    if not config.attack.instance.harmless:
         raise ConfigError(
             f"attack={config.attack.name}: is for `amity run`; real peers do not attack. Leave"
             " it out"
@@ -152,7 +153,7 @@ def for_network(config: Config) -> Config:
                 f"topology.{key}: is for the simulator; a real network has faults of its own. Leave"
                 " it out"
             )
-    return config.replace(engine={"name": "local", "workers": 1, "vectorise": "off", "group": 1})
+    return in_one_process(config, vectorise="off", group=1)
 
 
 def data_of(setup: Setup, dataset: Dataset) -> tuple[Dataset, PeerData]:

@@ -28,6 +28,8 @@ class Attack:
     """Base of all: an attacker that does nothing. Verbs take what is true and return what is
     shown."""
 
+    harmless: ClassVar[bool] = False
+    """Whether it does nothing at all."""
     fakes_models: ClassVar[bool] = False
     """Whether `share` shows anything but the truth."""
 
@@ -71,6 +73,8 @@ def _tampered(share: Share, theta: torch.Tensor) -> Share:
 @dataclass(frozen=True)
 class NoAttack(Attack):
     """Everyone is honest."""
+
+    harmless: ClassVar[bool] = True
 
 
 @attacks.register("label_flip")

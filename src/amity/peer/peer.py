@@ -24,11 +24,11 @@ from amity.core import (
     Method,
     PeerId,
     R,
-    Request,
     Share,
     State,
     Stats,
     Training,
+    TrainingRequest,
 )
 from amity.data.samples import PeerData, Samples
 from amity.errors import StrategyError
@@ -239,7 +239,7 @@ class Peer:
             result: R = stop.value
             return result
 
-    def fulfil(self, request: Request, ctx: Context) -> Fitted:
+    def fulfil(self, request: TrainingRequest, ctx: Context) -> Fitted:
         """What a method asks for: by DP-SGD where training is private and the result may leave."""
         learner, privacy = self.world.learner, self.world.privacy
         if not isinstance(request, Fit | Gradient):

@@ -41,7 +41,7 @@ Accountant = Literal["rdp", "prv"]
 Sigma = Annotated[float, Field(ge=0, le=1e6)]
 Clip = Annotated[float, Field(ge=0, le=1e6)]
 Delta = Annotated[float, Field(gt=0, le=0.1)]
-Budget = Annotated[float, Field(ge=0, le=1e6)]
+EpsilonBudget = Annotated[float, Field(ge=0, le=1e6)]
 
 
 def clipped(vector: torch.Tensor, clip: float) -> torch.Tensor:
@@ -154,7 +154,7 @@ class Accounted(Mechanism):
     sigma: Sigma = 1.0
     clip: Clip = 1.0
     delta: Delta = 1e-5
-    budget: Budget = 0.0
+    budget: EpsilonBudget = 0.0
     accountant: Accountant = "rdp"
 
     def __post_init__(self) -> None:

@@ -79,9 +79,9 @@ class Design:
         under = self.sizes.get(data, next(iter(self.sizes.values())))
         mine = _merged([{"data": data}, under, *layers, self.over])
         config = resolve([mine, *(_elsewhere(layer, mine) for layer in given), {"seed": seed}])
-        if config.attack.name == "none" and config.attack.common != Crowd():
+        if config.attack.instance.harmless and config.attack.common != Crowd():
             # a share of no attackers is the same run whatever it says
-            config = config.replace(attack={"name": "none"})
+            config = config.replace(attack={"name": config.attack.name})
         return config
 
 

@@ -66,7 +66,7 @@ class RunsTodo:
         """Run what is missing and gather the table. A cell that fails does not take the others
         along."""
         cells = self.cells
-        if any(cell.config.engine.name != "local" for cell in cells):
+        if not all(cell.config.engine.instance.here for cell in cells):
             jobs = jobs or 1  # a cell has the whole cluster
         with Stream(sinks) as stream:
             outcome = run_cells(cells, jobs, stream.take, self.path)

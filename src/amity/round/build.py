@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from amity.config import Config
+from amity.config import SECTIONS, Config
 from amity.core import Context, PeerId
 from amity.data import Dataset
 from amity.data.samples import PeerData
@@ -21,7 +21,7 @@ from amity.learn.layout import layout_of
 from amity.learn.learner import Learner, Precision, Recipe, native_bf16
 from amity.learn.stacked import Stack
 from amity.learn.tensors import TYPES
-from amity.peer.attacks import NoAttack, attackers
+from amity.peer.attacks import attackers
 from amity.peer.peer import Peer, World
 from amity.peer.privacy import needs_opacus
 from amity.peer.proxy import Sketcher
@@ -133,6 +133,12 @@ def _stacks(config: Config, learner: Learner, example: torch.Tensor) -> bool:
     return False
 
 
+def in_one_process(config: Config, *, vectorise: str, group: int) -> Config:
+    """The same run, computed by this process alone."""
+    here = {"name": SECTIONS["engine"].default, "workers": 1}
+    return config.replace(engine={**here, "vectorise": vectorise, "group": group})
+
+
 def units_of(config: Config, data: Mapping[PeerId, PeerData]) -> list[tuple[PeerId, ...]]:
     """Peers that train in one step: each alone, or groups of peers with about as many examples."""
     if config.engine.common.vectorise != "on":
@@ -144,7 +150,7 @@ def units_of(config: Config, data: Mapping[PeerId, PeerData]) -> list[tuple[Peer
 
 def bad_peers(config: Config, names: tuple[PeerId, ...]) -> frozenset[PeerId]:
     """Who attacks, among all peers of a run."""
-    if isinstance(config.attack.instance, NoAttack):
+    if config.attack.instance.harmless:
         return frozenset()
     bad = attackers(names, config.attack.common.fraction, config.seed)
     if len(bad) == len(names):

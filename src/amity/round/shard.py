@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from amity.core import START, Context, Fit, Fitted, PeerId, Request, Row, Share, Training
+from amity.core import START, Context, Fit, Fitted, PeerId, Row, Share, Training, TrainingRequest
 from amity.data.samples import Samples
 from amity.facts import Fact, Ledger, Loss, Losses, ModelFact, Offer
 from amity.learn.learner import Bounds, Score
@@ -242,7 +242,7 @@ class Shard:
         """Run generators of requests side by side: fits of one kind are done in one stacked step,
         where that is on."""
         results: list[Any] = [None] * len(work)
-        asked: dict[int, Request] = {}
+        asked: dict[int, TrainingRequest] = {}
 
         def advance(at: int, fitted: Fitted | None) -> None:
             with peers[at].paying():
@@ -264,7 +264,10 @@ class Shard:
         return results
 
     def _fulfil(
-        self, asked: Mapping[int, Request], peers: Sequence[Peer], contexts: Sequence[Context]
+        self,
+        asked: Mapping[int, TrainingRequest],
+        peers: Sequence[Peer],
+        contexts: Sequence[Context],
     ) -> dict[int, Fitted]:
         fits = {at: request for at, request in asked.items() if isinstance(request, Fit)}
         if self.stack is None or len(fits) < 2:
@@ -292,7 +295,7 @@ class Shard:
         return dict(zip(fits, fitted, strict=True))
 
 
-def _kind(request: Request) -> tuple[Any, ...]:
+def _kind(request: TrainingRequest) -> tuple[Any, ...]:
     """Requests of one kind can be fulfilled in one step."""
     if not isinstance(request, Fit):
         return (type(request).__name__,)

@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from amity.config import Config, Pick
+from amity.config import SECTIONS, Config, Pick
 from amity.core import Reference
 from amity.round.build import load_data
 from amity.show import figures
@@ -71,7 +71,7 @@ def describe(configs: Sequence[Config], seeds: Sequence[int]) -> str:
     more = [
         (key, pick)
         for key in ("mixer", "privacy", "attack")
-        if (pick := getattr(config, key)).name not in ("mean", "none")
+        if (pick := getattr(config, key)).name != SECTIONS[key].default
     ]
     others = "".join(f"; {key} {pick.name} ({_options(pick)})" for key, pick in more)
     return (

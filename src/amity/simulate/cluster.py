@@ -30,7 +30,7 @@ from amity.facts import ModelFact
 from amity.processes import cores, keep_memory
 from amity.round.build import load_data, make_shard, units_of
 from amity.round.shard import Answered, Shard
-from amity.simulate.crew import CrewLost, Tell
+from amity.simulate.crew import CrewLost, TellPart
 from amity.simulate.jobs import Job, TrainJob, perform
 from amity.topology import peer_names
 
@@ -228,7 +228,7 @@ class RayCrew:
 
     # -- jobs --------------------------------------------------------------------------------------
 
-    def do(self, jobs: Sequence[Job], tell: Tell) -> list[Any]:
+    def do(self, jobs: Sequence[Job], tell: TellPart) -> list[Any]:
         if any(isinstance(job, TrainJob) for job in jobs):
             self._published = {}
         guests: dict[PeerId, Any] = {}

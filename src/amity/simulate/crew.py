@@ -32,7 +32,7 @@ from amity.round.matrices import scratch
 from amity.round.shard import Answered, Hosted, Shard
 from amity.simulate.jobs import HostJob, Job, perform
 
-Tell = Callable[[float], None]
+TellPart = Callable[[float], None]
 """Told how much of a list of jobs is done."""
 
 
@@ -44,7 +44,7 @@ class CrewLost(Failure):
 class Crew(Protocol):
     """Does jobs, and holds all peers' rows."""
 
-    def do(self, jobs: Sequence[Job], tell: Tell) -> list[Any]:
+    def do(self, jobs: Sequence[Job], tell: TellPart) -> list[Any]:
         """The results, in the order of the jobs."""
 
     def shares(self, names: tuple[PeerId, ...], me: PeerId = "") -> dict[PeerId, Share]:
@@ -93,7 +93,7 @@ class Inline:
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
 
-    def do(self, jobs: Sequence[Job], tell: Tell) -> list[Any]:
+    def do(self, jobs: Sequence[Job], tell: TellPart) -> list[Any]:
         results = []
         for done, job in enumerate(jobs):
             tell(done / len(jobs))
@@ -172,14 +172,14 @@ class Workers(Inline):
         self._trays = scratch(2 * count, shard.world.learner.layout.size)
         """A vector (and its mask) on the way back from each worker."""
 
-    def do(self, jobs: Sequence[Job], tell: Tell) -> list[Any]:
+    def do(self, jobs: Sequence[Job], tell: TellPart) -> list[Any]:
         mine = {at for at, job in enumerate(jobs) if not job.repeatable}
         theirs = iter(self._hand_out([job for at, job in enumerate(jobs) if at not in mine], tell))
         return [
             perform(job, self.shard) if at in mine else next(theirs) for at, job in enumerate(jobs)
         ]
 
-    def _hand_out(self, jobs: Sequence[Job], tell: Tell) -> list[Any]:
+    def _hand_out(self, jobs: Sequence[Job], tell: TellPart) -> list[Any]:
         alone = any(isinstance(job, HostJob) for job in jobs)  # a tray holds one model at a time
         size = 1 if alone else max(1, min(32, len(jobs) // (8 * self.count)))
         parcels = [jobs[at : at + size] for at in range(0, len(jobs), size)]

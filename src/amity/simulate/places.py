@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -25,6 +25,7 @@ class ThisMachine:
     """All cores of this machine: `workers` processes that share the peers' models in memory (0: as
     many as cores)."""
 
+    here: ClassVar[bool] = True
     workers: Annotated[int, Field(ge=0, le=1024)] = 0
 
     def hands(self, units: int) -> int:
@@ -57,6 +58,7 @@ class RayCluster:
     that takes longer than `timeout` seconds counts as the loss of a node.
     """
 
+    here: ClassVar[bool] = False
     address: str = ""
     actors: Annotated[int, Field(ge=0, le=100_000)] = 0
     timeout: Annotated[float, Field(gt=0)] = 600.0

@@ -14,7 +14,7 @@ from amity.events import CellId, RunStarted, Sink
 from amity.sinks.registry import sinks
 from amity.sinks.tracking import (
     ALWAYS,
-    Outcome,
+    End,
     Tracker,
     flat,
     group_of,
@@ -27,7 +27,7 @@ CELL = "amity.cell"
 """The tag by which a run that goes on is found again."""
 ERROR = "amity.error"
 """The tag that says why a run failed; it goes when the run goes on."""
-STATUS: Mapping[Outcome, str] = {"done": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
+STATUS: Mapping[End, str] = {"done": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 
 
 @sinks.register("mlflow")
@@ -106,7 +106,7 @@ class _Run:
         self._batches("metrics", metrics, 1000)
         self._batches("tags", [RunTag(key, words) for key, words in texts.items()], 100)
 
-    def end(self, outcome: Outcome, error: str = "") -> None:
+    def end(self, outcome: End, error: str = "") -> None:
         if error:
             self._client.set_tag(self._id, ERROR, error)
         self._client.set_terminated(self._id, STATUS[outcome])

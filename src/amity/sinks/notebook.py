@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from amity.errors import ConfigError
-from amity.events import Event, RunPlanned, Sink
+from amity.events import Event, RunQueued, Sink
 from amity.sinks.progress import Bars
 from amity.sinks.registry import sinks
 
@@ -38,7 +38,7 @@ class Output:
 
     def take(self, event: Event) -> None:
         self._bars.take(event)
-        if not isinstance(event, RunPlanned) and time.monotonic() - self._last > EVERY:
+        if not isinstance(event, RunQueued) and time.monotonic() - self._last > EVERY:
             self._show()
 
     def _show(self) -> None:

@@ -14,13 +14,13 @@ from rich.table import Table
 
 from amity.console import blank_table, out_console
 from amity.core import START
-from amity.events import Event, RoundDone, RunDone, RunFailed, RunPlanned, RunStarted, Sink
+from amity.events import Event, RoundDone, RunDone, RunFailed, RunQueued, RunStarted, Sink
 from amity.records import PeerRecord, Report
 from amity.sinks.plain import EVERY
 from amity.sinks.registry import sinks
 
 COLUMNS = ("peer", "round", "accuracy", "took from", "kB in", "s/round", "")
-STATES = {RunPlanned: "waiting", RunStarted: "running", RunFailed: "failed", RunDone: "done"}
+STATES = {RunQueued: "waiting", RunStarted: "running", RunFailed: "failed", RunDone: "done"}
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Peers:
     def take(self, event: Event) -> None:
         with self._lock:
             name = event.cell.label
-            if isinstance(event, RunPlanned | RunStarted):
+            if isinstance(event, RunQueued | RunStarted):
                 self._peers.setdefault(name, Latest(event.rounds))
             latest = self._peers[name]
             latest.state = STATES.get(type(event), latest.state)
@@ -101,7 +101,7 @@ class LiveTable:
 
     def take(self, event: Event) -> None:
         self._peers.take(event)
-        if not self._live.is_started and not isinstance(event, RunPlanned):
+        if not self._live.is_started and not isinstance(event, RunQueued):
             self._live.start()
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class LinesNowAndThen:
     def take(self, event: Event) -> None:
         self._peers.take(event)
         due = time.monotonic() - self._last > self._every
-        if due and not isinstance(event, RunPlanned):
+        if due and not isinstance(event, RunQueued):
             self._say()
 
     def _say(self) -> None:

@@ -10,9 +10,9 @@ from pydantic import Field
 from rich.console import Console
 
 from amity.console import out_console
-from amity.events import Event, RunPlanned, Sink
+from amity.events import Event, RunQueued, Sink
 from amity.sinks.registry import sinks
-from amity.sinks.tally import Tally, mean
+from amity.sinks.tally import Standings, mean
 
 EVERY = 5.0
 """Seconds between two lines."""
@@ -23,14 +23,14 @@ class Lines:
 
     def __init__(self, console: Console, every: float) -> None:
         self._console, self._every = console, every
-        self._tally = Tally()
+        self._tally = Standings()
         self._last = time.monotonic()
 
     def take(self, event: Event) -> None:
         self._tally.take(event)
         unfinished = self._tally.done < self._tally.rounds
         due = time.monotonic() - self._last > self._every
-        if due and unfinished and not isinstance(event, RunPlanned):
+        if due and unfinished and not isinstance(event, RunQueued):
             self._say()
 
     def close(self) -> None:

@@ -15,16 +15,16 @@ from rich.progress import (
 )
 
 from amity.console import out_console
-from amity.events import Event, RunPlanned, Sink
+from amity.events import Event, RunQueued, Sink
 from amity.sinks.registry import sinks
-from amity.sinks.tally import Tally, mean
+from amity.sinks.tally import Standings, mean
 
 
 class Bars:
     """The bars themselves, wherever they are shown."""
 
     def __init__(self, console: Console, live: bool) -> None:
-        self._tally = Tally()
+        self._tally = Standings()
         self._tasks: dict[str, TaskID] = {}
         self._total: TaskID | None = None
         self.progress = Progress(
@@ -40,7 +40,7 @@ class Bars:
 
     def take(self, event: Event) -> None:
         self._tally.take(event)
-        if isinstance(event, RunPlanned):
+        if isinstance(event, RunQueued):
             return  # others may follow: the bars stand in one piece
         rows = self._tally.rows
         if rows.keys() != self._tasks.keys():
@@ -80,7 +80,7 @@ class Terminal:
 
     def take(self, event: Event) -> None:
         self._bars.take(event)
-        if not self._begun and not isinstance(event, RunPlanned):
+        if not self._begun and not isinstance(event, RunQueued):
             self._begun = True
             self._bars.progress.start()
 

@@ -46,7 +46,7 @@ class RoundLines:
 
 @sinks.register("rounds")
 @dataclass(frozen=True)
-class Rounds:
+class RoundByRound:
     """A line on standard output for each round: accuracy, and from whom was taken."""
 
     def open(self) -> Sink:

@@ -29,14 +29,14 @@ None: in a notebook its progress, elsewhere nothing."""
 
 
 @dataclass(frozen=True)
-class Choice:
+class Chosen:
     """A sink that was asked for."""
 
     name: str
     open: Callable[[], Sink]
 
 
-def choose(wanted: Wanted) -> list[Choice]:
+def choose(wanted: Wanted) -> list[Chosen]:
     """What was asked for, checked as far as names and options tell."""
     if wanted is None:
         wanted = ["notebook"] if in_notebook() else []
@@ -49,18 +49,18 @@ def choose(wanted: Wanted) -> list[Choice]:
     return [_choice(one) for one in wanted]
 
 
-def _choice(one: One) -> Choice:
+def _choice(one: One) -> Chosen:
     if isinstance(one, str):
         options = read_spec(one, sinks, "sinks")
         name = str(options.pop("name"))
-        return Choice(name, sinks[name].build(options).open)
+        return Chosen(name, sinks[name].build(options).open)
     if isinstance(one, type):
         raise ConfigError(f"sinks: {one.__name__} is a class; give an instance of it")
     name = type(one).__name__
     if isinstance(one, Sink):
-        return Choice(name, partial(_itself, one))
+        return Chosen(name, partial(_itself, one))
     if isinstance(one, Opens):
-        return Choice(name, one.open)
+        return Chosen(name, one.open)
     raise ConfigError(f"sinks: {one!r} is neither a name nor a sink (with `take` and `close`)")
 
 

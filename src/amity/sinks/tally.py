@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from amity.events import CellId, Event, Progress, RoundDone, RunDone, RunPlanned, RunStarted
+from amity.events import CellId, Event, Progress, RoundDone, RunDone, RunQueued, RunStarted
 from amity.units import duration
 
 
@@ -22,7 +22,7 @@ class Course:
     accuracy: dict[int, float] = field(default_factory=dict)
 
 
-class Tally:
+class Standings:
     """Cells are learnt from the events that plan or start them."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Tally:
     def take(self, event: Event) -> None:
         if not self._cells:
             self._began = time.monotonic()
-        if isinstance(event, RunPlanned | RunStarted):
+        if isinstance(event, RunQueued | RunStarted):
             row = event.cell.row or event.cell.label
             course = Course(row, event.rounds, event.reference)
             course = self._cells.setdefault(event.cell, course)

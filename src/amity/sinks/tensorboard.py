@@ -12,7 +12,7 @@ from typing import Any
 
 from amity.events import CellId, RunStarted, Sink
 from amity.sinks.registry import sinks
-from amity.sinks.tracking import Outcome, Tracker, flat, group_of, identity, missing, name_of
+from amity.sinks.tracking import End, Tracker, flat, group_of, identity, missing, name_of
 
 SHOWN = "network/accuracy"
 """What TensorBoard's page of hyper-parameters shows beside them."""
@@ -87,7 +87,7 @@ class _Files:
         self._writer.flush()
         self._last = round
 
-    def end(self, outcome: Outcome, error: str = "") -> None:
+    def end(self, outcome: End, error: str = "") -> None:
         """How it ended is a file of its own: TensorBoard keeps the first such word that it reads,
         and a run that failed may go on."""
         from tensorboardX.summary import text

@@ -27,7 +27,7 @@ from amity.errors import ConfigError
 from amity.events import CellId, Event, RoundDone, RunDone, RunFailed, RunStarted
 from amity.records import PeerRecord, Record, Report
 
-Outcome = Literal["done", "failed", "stopped"]
+End = Literal["done", "failed", "stopped"]
 Plain = bool | int | float | str
 ALWAYS = "network/taken"
 """A number that every round has: who looks for the rounds of a track finds them by it."""
@@ -44,7 +44,7 @@ class Track(Protocol):
         """What was measured in a round; the rounds are the tool's steps. A text holds for the run
         from then on."""
 
-    def end(self, outcome: Outcome, error: str = "") -> None:
+    def end(self, outcome: End, error: str = "") -> None:
         """Nothing more will come. `stopped`: neither done nor failed, it can go on later."""
 
 
@@ -88,7 +88,7 @@ class Tracker:
             self._tracks[event.cell].log(report.round, values, texts(report))
             told.add(report.round)
 
-    def _end(self, cell: CellId, outcome: Outcome, error: str = "") -> None:
+    def _end(self, cell: CellId, outcome: End, error: str = "") -> None:
         del self._told[cell]
         self._tracks.pop(cell).end(outcome, error)
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from amity.events import RunStarted, Sink
 from amity.files import write_atomically
 from amity.sinks.registry import sinks
-from amity.sinks.tracking import Outcome, Tracker, group_of, identity, missing, name_of
+from amity.sinks.tracking import End, Tracker, group_of, identity, missing, name_of
 
 LAST = ".round"
 """How the name of a file ends that we keep in a run's folder: the newest round that was told."""
@@ -84,7 +84,7 @@ class _Run:
         self._run.summary.update(dict(texts))
         write_atomically(self._last, str(round).encode())
 
-    def end(self, outcome: Outcome, error: str = "") -> None:
+    def end(self, outcome: End, error: str = "") -> None:
         if error:
             self._run.summary["error"] = error
         self._run.finish(exit_code=0 if outcome == "done" else 1)

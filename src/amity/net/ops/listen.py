@@ -17,7 +17,7 @@ from amity.forward import Inbox, PipeSink, pipe
 
 
 @dataclass
-class _Line:
+class _Ear:
     """The line to one peer."""
 
     inbox: Inbox
@@ -31,14 +31,14 @@ class Ears:
     def __init__(self, tell: Tell, out: Path, config: Config) -> None:
         self._tell, self._out, self._config = tell, out, config
         self._planned: set[PeerId] = set()
-        self._lines: dict[PeerId, _Line] = {}
+        self._lines: dict[PeerId, _Ear] = {}
 
-    def plan(self, names: Iterable[PeerId]) -> None:
+    def queue(self, names: Iterable[PeerId]) -> None:
         """Say who will take part, of whom nothing was said before."""
         for name in names:
             if name not in self._planned:
                 self._planned.add(name)
-                self._teller(name).planned()
+                self._teller(name).queued()
 
     def _teller(self, name: PeerId) -> Teller:
         path = self._out / "peers" / name / "state"
@@ -49,7 +49,7 @@ class Ears:
     def open(self, name: PeerId) -> PipeSink:
         """A line to a peer that is about to be started."""
         inbox, sink = pipe()
-        self._lines[name] = _Line(inbox)
+        self._lines[name] = _Ear(inbox)
         return sink
 
     @property
@@ -74,7 +74,7 @@ class Ears:
         elif not line.over:
             teller.failed(cause)
 
-    def _heard(self, line: _Line, event: Event) -> None:
+    def _heard(self, line: _Ear, event: Event) -> None:
         line.begun |= isinstance(event, RunStarted)
         line.over |= isinstance(event, RunDone | RunFailed)
         self._tell(replace(event, cell=replace(event.cell, group=str(self._out))))

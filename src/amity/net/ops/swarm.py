@@ -170,7 +170,7 @@ class Swarm:
             process.start()
             self.processes[name] = process
             sink.close()  # the peer has its own: with it the pipe ends
-        self._ears.plan(names or self.names)
+        self._ears.queue(names or self.names)
 
     def kill(self, name: PeerId, with_signal: signal.Signals = signal.SIGKILL) -> None:
         process = self.processes[name]

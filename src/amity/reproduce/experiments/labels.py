@@ -64,7 +64,7 @@ class LabelInference(Experiment):
     def prepare(self, scope: Scope) -> LabelsTodo:
         preset = PRESETS[scope.preset]
         base = resolve([BASE, preset.pick({}, smoke=SMALL), *scope.given])
-        if base.peers < FEWEST or base.engine.name != "local":
+        if base.peers < FEWEST or not base.engine.instance.here:
             raise ConfigError(
                 f"labels: needs at least {FEWEST} peers (half of them read the others' cards), and"
                 " engine=local"
