@@ -101,7 +101,9 @@ class PeerRecord(Scores, Books, Record):
 
     round: int = _told("number", "which round, counted from 0", default=NEEDED)
     peer: str = _told("name", "which peer", default=NEEDED)
-    available: int = _told("peers", "neighbours in reach (real peers: those with a card)", default=0)
+    available: int = _told(
+        "peers", "neighbours in reach (real peers: those with a card)", default=0
+    )
     taken: int = _told("peers", "neighbours with a weight in the row", default=0)
     self_weight: float = _told("fraction", "weight of the peer's own model in its row", default=0.0)
     train_loss: float = _told("nats", "mean loss of the last epoch of training", default=math.nan)
@@ -111,7 +113,8 @@ class PeerRecord(Scores, Books, Record):
     private_steps: int | None = _told("steps", "private steps or uploads since the run began")
     epsilon: float | None = _told("ε", "privacy spent since the run began", null=math.inf)
     excluded: tuple[str, ...] | None = _told(
-        "names", "facts that ε does not cover (real peers only; a simulation has them in rounds.jsonl)"
+        "names",
+        "facts that ε does not cover (real peers only; a simulation has them in rounds.jsonl)",
     )
     missing: int | None = _told("peers", "neighbours whose answer did not come (real peers)")
     notes: Mapping[str, float] = field(

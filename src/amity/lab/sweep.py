@@ -94,11 +94,11 @@ def _spaces(strategies: Sequence[str], grid: Grid) -> dict[str, list[tuple[tuple
 
 
 def choose_tries(strategies: Sequence[str], grid: Grid, budget: int, seed: int) -> list[Try]:
-    """The tries of every strategy: the common keys times its own (`pens.k=2,5`), all cut to the
+    """The tries of every strategy: the common keys times its own (`pens.k=2,5`), all reduced to the
     same number.
 
-    The number is `budget`, or (0) the size of the smallest grid; from a larger grid as many points
-    are drawn at random.
+    The number is `budget`, or with 0 the size of the smallest grid. From a larger grid that many
+    points are drawn at random.
     """
     if not strategies:
         raise ConfigError("strategies: name at least one")
@@ -165,7 +165,7 @@ def sweep(
 def cells_of_tries(
     base: Config, tries: Sequence[Try], seeds: Sequence[int], path: Path
 ) -> list[Cell]:
-    """One cell a try and seed."""
+    """One cell per try and seed."""
     check_seeds(seeds)
     cells = []
     for seed in seeds:
