@@ -80,8 +80,8 @@ class Shard:
         return self.peers[name].share if name in self.peers else self.lent[name]
 
     def _share_for(self, me: Peer, name: PeerId) -> Share:
-        """A model as it is used in my row. For my own model and my start, it is the one that only I
-        know."""
+        """A model as it is used in my row. For my own model and my start, it is the one that I
+        know, not the published one."""
         if name == START:
             return me.share_start
         return me.mine if name == me.name else self.share_of(name)

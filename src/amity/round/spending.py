@@ -11,7 +11,7 @@ from amity.peer.privacy import Account, account_of
 
 
 class Spent(TypedDict, total=False):
-    """Fields of a `PeerRecord`. All are None if nothing is private."""
+    """Fields of a `PeerRecord`. Empty if nothing is private."""
 
     private_steps: int
     epsilon: float

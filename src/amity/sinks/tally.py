@@ -68,7 +68,7 @@ class Tally:
 
     def leader(self) -> str:
         """The best of the strategies that a real network could run, compared at the newest round
-        that all of them have reached. None if there are fewer than two."""
+        that all of them have reached. Empty if there are fewer than two."""
         fair = {k: c for k, c in self.rows.items() if not c[0].reference}
         reached = {k: max(max(c.accuracy, default=-1) for c in v) for k, v in fair.items()}
         common = min((t for t in reached.values() if t >= 0), default=-1)
