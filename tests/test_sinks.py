@@ -226,12 +226,12 @@ def test_in_a_notebook_one_output_is_replaced_as_the_run_goes_on() -> None:
     from IPython.core.interactiveshell import InteractiveShell
     from IPython.utils.capture import capture_output
 
-    from amity.sinks.notebook import Notebook
+    from amity.sinks.notebook import NotebookBars
 
     InteractiveShell.instance()
     try:
         with capture_output() as shown:
-            feed(Notebook().open(), story("local", "gossip"))
+            feed(NotebookBars().open(), story("local", "gossip"))
     finally:
         InteractiveShell.clear_instance()
     first, *later = shown.outputs
@@ -246,12 +246,12 @@ def test_in_a_notebook_one_output_is_replaced_as_the_run_goes_on() -> None:
 def test_outside_a_notebook_its_bars_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    from amity.sinks.notebook import Notebook, in_notebook
+    from amity.sinks.notebook import NotebookBars, in_notebook
 
     assert not in_notebook()
     monkeypatch.setitem(sys.modules, "IPython.display", None)
     with pytest.raises(ConfigError, match="sinks=notebook: is for notebooks"):
-        Notebook().open()
+        NotebookBars().open()
 
 
 # -- from other threads and processes --------------------------------------------------------------

@@ -12,8 +12,8 @@ A strategy is a generator. It yields an `Ask`, is sent the answers, and returns 
         best = min(losses, key=losses.__getitem__, default=view.me)
         return Decision({view.me: 0.5, best: 0.5} if best != view.me else {view.me: 1.0})
 
-It holds no I/O, no tensors of other peers and no knowledge of the whole network, so what runs in
-the simulator is, to the line, what runs between machines.
+It does no I/O, holds no tensors of other peers and knows nothing of the whole network. So the same
+lines of code run in the simulator and between machines.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ Memory = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Ask:
-    """A question to some peers; asking myself is allowed, free of transfer and never lost."""
+    """A question to some peers. Asking myself is allowed: nothing is transferred, and nothing is
+    lost."""
 
     fact: Fact
     peers: tuple[PeerId, ...]
@@ -81,7 +82,7 @@ class Share:
 
     @property
     def nbytes(self) -> int:
-        """As it travels: four bytes a number, and a bit a coordinate where a mask says which."""
+        """As it travels: four bytes per number, and with a mask one bit more per coordinate."""
         if self.mask is None:
             return 4 * self.theta.numel()
         return 4 * int(self.mask.sum()) + (self.mask.numel() + 7) // 8
@@ -89,7 +90,7 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """All that a strategy ever sees. Peers stand in sorted order of their names."""
+    """All that a strategy ever sees. Peers are sorted by name."""
 
     me: PeerId
     round: int
@@ -124,10 +125,10 @@ Plan = Generator[Ask, Answers, Decision]
 
 
 class Strategy(Protocol):
-    """Decides one row a round. A frozen dataclass: its fields are its hyper-parameters.
+    """Decides one row per round. A frozen dataclass: its fields are its hyper-parameters.
 
-    One that measures on examples which nobody trains on says how large a share of them it wants,
-    by a class variable: `held_out: ClassVar[float] = 0.1`.
+    A strategy may need examples that nobody trains on, to measure on. It says how large a share of
+    the training examples it wants by a class variable: `held_out: ClassVar[float] = 0.1`.
     """
 
     @property
@@ -135,15 +136,16 @@ class Strategy(Protocol):
         """Which proxy to publish; None publishes and pays nothing."""
 
     def decide(self, view: View, row: Row) -> Plan:
-        """Turn the row of the stage before (at first: only me) into mine."""
+        """Turn the row of the stage before into a new one. The first stage gets a row with only
+        me."""
 
     def pulls(self, neighbours: int) -> float:
-        """How many models a peer with so many neighbours expects to pull a round: for estimates
+        """How many models a peer with this many neighbours expects to pull per round: for estimates
         only."""
 
 
 class Reference:
-    """Mixed into strategies that no real network could run (they see everyone, or the labels).
+    """Base of strategies that no real network could run, as they see everyone, or the labels.
     Simulator only."""
 
     ignores_graph: ClassVar[bool] = False
@@ -181,15 +183,15 @@ class Context:
 
 @dataclass(frozen=True)
 class Stats:
-    """What training says of itself: the mean loss over its last epoch."""
+    """What is reported about a training: the mean loss over its last epoch."""
 
     loss: float = float("nan")
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What a method asks of the engine: some epochs of SGD on a part of theta (None: all), with its
-    peer's own data."""
+    """What a method asks the engine for: some epochs of SGD on a part of theta (None: all of it),
+    with the peer's own data."""
 
     theta: torch.Tensor
     epochs: int
@@ -230,9 +232,10 @@ train many peers at once, and privacy can be had for all methods in one place.""
 
 
 class Method(Protocol):
-    """Personalisation in five verbs. All are pure: a visit runs them and throws the state away.
+    """Personalisation in five functions. They change nothing in place: a visit runs them and
+    discards the state.
 
-    The two that train are generators::
+    The two functions that train are generators::
 
         def train(self, state, theta, ctx):
             fitted = yield Fit(theta, ctx.epochs)
@@ -254,7 +257,7 @@ class Method(Protocol):
     def absorb(
         self, state: State, theta: torch.Tensor, mixed: Share, ctx: Context
     ) -> tuple[State, torch.Tensor]:
-        """Take in a mixed model; where `mixed.mask` is False nobody offered anything, and mine
+        """Take over a mixed model. Where `mixed.mask` is False nobody offered a value, and mine
         stays."""
 
     def model(self, state: State, theta: torch.Tensor, ctx: Context) -> Training[torch.Tensor]:
@@ -262,7 +265,7 @@ class Method(Protocol):
 
 
 def advance(plan: Plan, answers: Answers | None = None) -> Ask | Decision:
-    """Send a plan its answers (None: to begin with), and have its next ask or its decision."""
+    """Send a plan its answers (None at the start). Returns its next ask or its decision."""
     try:
         return next(plan) if answers is None else plan.send(answers)
     except StopIteration as stop:
@@ -325,5 +328,5 @@ def spread(peers: Mapping[PeerId, float] | tuple[PeerId, ...]) -> dict[PeerId, f
 
 
 def taken_from(row: Row, me: PeerId) -> dict[PeerId, float]:
-    """The part of a row that stands on others."""
+    """The part of a row that belongs to others."""
     return {j: weight for j, weight in row.items() if j not in (me, START)}

@@ -79,18 +79,18 @@ class NetworkError(Failure):
 
 
 def brief(error: BaseException) -> str:
-    """An error of somebody else's code in one line."""
+    """An error from code that is not ours, in one line."""
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 
 
 def line_of(error: BaseException) -> str:
-    """What to say of an error in one line: our own speak for themselves."""
+    """One line about an error. Our own errors are shown as they are."""
     return str(error) if isinstance(error, AmityError) else brief(error)
 
 
 def place_of(error: BaseException) -> str:
-    """Where in somebody's own file it happened: ` (mine.py, line 41)`; nothing if in none."""
+    """Where in a user's own file it happened: ` (mine.py, line 41)`; empty if in none."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [
         f
@@ -101,7 +101,7 @@ def place_of(error: BaseException) -> str:
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """One line for a name that does not exist, with the nearest that does.
+    """One line for a name that does not exist, with the nearest name that does.
 
     >>> unknown("strategy", "afnd", ["afind", "gossip"])
     "unknown strategy 'afnd'; did you mean 'afind'?"
@@ -114,7 +114,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
 
 @contextmanager
 def needs_peers() -> Iterator[None]:
-    """Everything with a network is an extra: importing it inside says so in one line."""
+    """Inside this block, an import of the network packages that fails says in one line which extra
+    to install."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,18 +1,18 @@
-"""The one stream of events: what happens in a run, told to whoever listens.
+"""The stream of events: what happens in a run, told to all sinks.
 
 Everything that runs (one run, a comparison, a sweep, a table of `amity reproduce`, a swarm, a real
-peer) tells the same events in the same order, and every event names its cell: the run that it
-belongs to. Events are frozen values without tensors, so they go through pipes and queues as they
+peer) tells the same events in the same order. Every event names its cell: the run that it belongs
+to. Events are frozen values without tensors, so they can be sent through pipes and queues as they
 are.
 
     RunStarted, then for every round any number of Progress and PeerEvent and one RoundDone,
     then RunDone or RunFailed.
 
-Where several runs are to be done, a RunQueued of each comes before everything else, so that one
-knows how much there is to do. A run that went on after a failure begins again with RunStarted.
+If there are several runs, a RunQueued for each comes before everything else. So a display knows
+how much there is to do. A run that is continued after a failure begins again with RunStarted.
 
 A **sink** takes events and can be closed; see `amity.sinks`. The run directory is written before
-the event of a round is told, so a sink may read it, and a sink that fails loses nothing.
+the event of a round is told. So a sink may read it, and nothing is lost if a sink fails.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class RunQueued(Event):
-    """A run of several that are about to be done."""
+    """One of several runs that are about to be done."""
 
     rounds: int
     reference: bool = False
@@ -60,7 +60,7 @@ class RunQueued(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RunStarted(Event):
-    """A run begins, or goes on."""
+    """A run begins, or is continued."""
 
     config: Mapping[str, Any]
     """All keys of the run, nested as in config.toml."""
@@ -133,7 +133,7 @@ Tell = Callable[[Event], None]
 
 
 def nobody(_event: Event) -> None:
-    """Told everything, keeps nothing."""
+    """Ignores every event."""
 
 
 class Teller:
@@ -174,7 +174,8 @@ class Teller:
         self._tell(RunQueued(cell=self.cell, rounds=self._rounds, reference=self._reference))
 
     def started(self, first: int, config: Mapping[str, Any] | None = None) -> None:
-        """The run begins with this round; `config` is the one that it was settled to."""
+        """The run begins with this round. `config` is the final one, in which nothing is left
+        open."""
         self._next = first
         self._tell(
             RunStarted(
@@ -207,7 +208,7 @@ class Teller:
         )
 
     def failed(self, error: str) -> None:
-        """What could not even begin has a start, too: nobody hears of an end without one."""
+        """Tells a start first if there was none: sinks never hear of an end without a start."""
         if self._next is None:
             self.started(0)
         self._tell(RunFailed(cell=self.cell, error=error))

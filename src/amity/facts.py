@@ -1,8 +1,8 @@
-"""Everything that one peer can learn of another, what it costs, and where it is computed.
+"""Everything that one peer can learn about another, what it costs, and where it is computed.
 
-This list is the privacy boundary and the cost table. A fact names what must travel (`moves`),
-whether my model travels to the neighbour first (`sends`), and whether it tells something of raw
-data past any noise on the training (`raw`).
+This list is the privacy boundary and the cost table. A fact says what must travel (`moves`),
+whether my model travels to the neighbour first (`sends`), and whether it tells something about raw
+data that the noise on the training does not protect (`raw`).
 
 | fact | answer | moves | computed |
 |---|---|---|---|
@@ -11,7 +11,7 @@ data past any noise on the training (`raw`).
 | `Loss()` | F_i(ŵ_j): loss of j's model on my data, training or validation | model | me: a pass |
 | `Distance()` | ‖ŵ_j − w_i‖ from my model after (or before) this round's training | model | me |
 | `Distances()` | ‖ŵ_j − ŵ_k‖ for all pairs of those asked | model | me |
-| `Reported()` | j's own losses before and after training | reply | j: two passes a round |
+| `Reported()` | j's own losses before and after training | reply | j: two passes per round |
 | `Probe()` | φ_j and F_j at my model | my model there, card and reply back | j: a pass |
 | `Visit()` | as Probe, then j trains a copy of my model | my model there, all back | j: training |
 | `Labels()` | j's label distribution: a reference, simulator only | - | - |
@@ -46,15 +46,14 @@ class Losses:
 
 @dataclass(frozen=True)
 class Reading:
-    """The answer of a `Probe` or a `Visit`; losses are missing where only a card was seen."""
+    """The answer to a `Probe` or a `Visit`. If only a card was seen, it has no losses."""
 
     similarity: float
     losses: Losses | None
 
 
 class Offer(NamedTuple):
-    """What has come from one neighbour: exactly the pieces that the fact moves, and nothing
-    else."""
+    """What came from one neighbour: exactly the pieces that the fact moves."""
 
     examples: int = 0
     card: Card | None = None
@@ -70,7 +69,7 @@ class Asker(Protocol):
     def card(self) -> Card | None: ...
 
     def measured(self, fact: ModelFact, peers: Sequence[PeerId]) -> Answers:
-        """What a fact says of these peers' models; nothing is computed twice in a round."""
+        """What a fact says about these peers' models; nothing is computed twice in a round."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class Fact:
     reference: ClassVar[bool] = False
 
     def name_of(self, spec: CardSpec | None) -> str:
-        """What it is called where privacy is reported; cards are told apart by what is on them."""
+        """The name of the fact in reports on privacy. For cards it names the proxy on them."""
         cards = "card" in self.moves and not self.sends and spec is not None
         return f"{type(self).__name__} of {spec.proxy}" if cards and spec else type(self).__name__
 
@@ -132,16 +131,16 @@ class Similarity(Fact):
 
 @dataclass(frozen=True)
 class ModelFact(Fact):
-    """Base of facts that I compute on models that are here: as I would have them if I took each
-    alone. A model that came back from a visit is measured in place of the published one. START may
-    be asked about too."""
+    """Base of facts that I compute on models that have arrived. Each model is measured as I would
+    have it if I took it alone. If a model came back from a visit, it replaces the published one.
+    START may be asked about too."""
 
     moves = frozenset({"model"})
     together: ClassVar[bool] = False
     """Whether an answer depends on who else is asked about."""
 
     def on(self, me: Peer, models: Mapping[PeerId, torch.Tensor]) -> list[Any]:
-        """One answer a model, in order."""
+        """One answer per model, in order."""
         raise NotImplementedError
 
     def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
@@ -163,8 +162,8 @@ class Loss(ModelFact):
 
 @dataclass(frozen=True)
 class Distance(ModelFact):
-    """‖ŵ_j − w_i‖, with w_i my own model after this round's training or at its start; a norm of
-    differences, L1 or L2."""
+    """‖ŵ_j − w_i‖ in L1 or L2, where w_i is my own model after this round's training, or at the
+    round's start."""
 
     of: Literal["trained", "start"] = "trained"
     norm: Literal["l2", "l1"] = "l2"
@@ -191,7 +190,7 @@ class Distances(ModelFact):
 
 @dataclass(frozen=True)
 class Reported(Fact):
-    """What j says of its own losses on its own data. j may lie."""
+    """What j says about its own losses on its own data. j may lie."""
 
     moves = frozenset({"reply"})
     raw = True

@@ -1,8 +1,8 @@
-"""What is measured: the one definition of a line of metrics.jsonl and of rounds.jsonl.
+"""What is measured: the only definition of the lines in the files of a run directory.
 
-A record is a frozen value. `None` means that it was not measured, and the line has no such key.
-JSON knows no NaN and no infinity: both are written as null, and read back as what null means for
-that field. docs/RECORDS.md is this file as a table; a test holds the two together.
+A record is a frozen value. A field that is `None` was not measured, and its line has no such key.
+JSON has no NaN and no infinity. Both are written as null, and read back as what null means for that
+field. docs/RECORDS.md shows this file as tables; a test compares the two.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ NEEDED: Any = dataclasses.MISSING
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """Base of all records: to a line of JSON and back."""
+    """Base of all records. Turns itself into a line of JSON, and is made from one."""
 
     LISTS: ClassVar[frozenset[str]] = frozenset({"excluded"})
 
     def line(self) -> dict[str, Any]:
-        """As it is written: without what was not measured."""
+        """The line as it is written, without the fields that were not measured."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         notes: dict[str, Any] = dict(values.pop("notes", {}))
         return notes | {
@@ -46,7 +46,7 @@ class Record:
 
     @classmethod
     def of(cls, line: Mapping[str, Any]) -> Self:
-        """From a line, also one of an older version: what it lacks was not measured."""
+        """From a line, which may come from an older version: a missing key was not measured."""
         known = {f.name: f for f in dataclasses.fields(cls)}
         values: dict[str, Any] = {}
         notes: dict[str, float] = {}
@@ -62,7 +62,7 @@ class Record:
         return cls(**values)
 
     def value(self, name: str) -> Any:
-        """One field by its name, or one of the strategy's notes; None: not measured."""
+        """A field or a note of the strategy, by its name; None if it was not measured."""
         notes: Mapping[str, Any] = getattr(self, "notes", {})
         return notes.get(name) if name in notes else getattr(self, name, None)
 
@@ -101,22 +101,25 @@ class PeerRecord(Scores, Books, Record):
 
     round: int = _told("number", "which round, counted from 0", default=NEEDED)
     peer: str = _told("name", "which peer", default=NEEDED)
-    available: int = _told("peers", "neighbours in reach (of a real peer: with a card)", default=0)
-    taken: int = _told("peers", "neighbours that stand in the row", default=0)
+    available: int = _told(
+        "peers", "neighbours in reach (real peers: those with a card)", default=0
+    )
+    taken: int = _told("peers", "neighbours with a weight in the row", default=0)
     self_weight: float = _told("fraction", "weight of the peer's own model in its row", default=0.0)
     train_loss: float = _told("nats", "mean loss of the last epoch of training", default=math.nan)
     attacker: bool | None = _told(
-        "true or false", "whether it attacks; only in runs with attackers"
+        "true or false", "whether the peer attacks; only in runs with attackers"
     )
     private_steps: int | None = _told("steps", "private steps or uploads since the run began")
     epsilon: float | None = _told("ε", "privacy spent since the run began", null=math.inf)
     excluded: tuple[str, ...] | None = _told(
-        "names", "facts that ε does not cover (real peers; in a simulation: of the whole network)"
+        "names",
+        "facts that ε does not cover (real peers only; a simulation has them in rounds.jsonl)",
     )
     missing: int | None = _told("peers", "neighbours whose answer did not come (real peers)")
     notes: Mapping[str, float] = field(
         default_factory=dict,
-        metadata={"unit": "any", "about": "what the strategy notes, each under its own name"},
+        metadata={"unit": "any", "about": "the strategy's notes, each under its own name"},
     )
 
     @property
@@ -143,7 +146,7 @@ class RoundRecord(Record):
     taken: float = _told("peers", "neighbours taken, mean over peers", default=0.0)
     accuracy: float | None = _told("fraction", "test accuracy, mean over honest peers")
     precision: float | None = _told("fraction", "share of true friends among those taken")
-    recall: float | None = _told("fraction", "share of those taken among true friends in reach")
+    recall: float | None = _told("fraction", "share of true friends in reach that were taken")
     base_rate: float | None = _told("fraction", "share of true friends among all in reach")
     auc: float | None = _told("fraction", "chance that a friend is ranked above a stranger")
     gradient_norm2: float | None = _told("1", "‖mean gradient at the mean model‖²")
@@ -151,7 +154,7 @@ class RoundRecord(Record):
     all_error: float | None = _told("1", "the same over all in reach")
     consensus: float | None = _told("1", "mean squared distance of models from their mean")
     attackers_weight: float | None = _told(
-        "fraction", "what attackers obtain of an honest peer's row, mean over honest peers"
+        "fraction", "share of a row that attackers obtain, mean over honest peers"
     )
     excluded: tuple[str, ...] | None = _told("names", "facts that ε does not cover")
     stopped: int | None = _told("peers", "peers whose privacy budget is spent")
@@ -175,7 +178,7 @@ class TimingRecord(Record):
 
     round: int = _told("number", "which round, counted from 0", default=NEEDED)
     seconds: float = _told("seconds", "the whole round", default=NEEDED)
-    at: float = _told("seconds", "when it ended, since 1970", default=math.nan)
+    at: float = _told("seconds", "when the round ended, counted from 1970", default=math.nan)
     notes: Mapping[str, float] = field(
         default_factory=dict,
         metadata={"unit": "seconds", "about": "each phase under its own name: train, select, ..."},
@@ -195,7 +198,7 @@ class Report:
 
 
 def table_of(record: type[Record]) -> str:
-    """The fields of a record with units, its own ones first, as a table in Markdown."""
+    """A Markdown table of a record's fields with units; fields of base classes come last."""
     fields = {f.name: f.metadata for f in dataclasses.fields(record)}
     order = [name for cls in record.__mro__ for name in vars(cls).get("__annotations__", {})]
     rows = [

@@ -22,7 +22,7 @@ Names = Annotated[list[str] | None, typer.Argument(metavar="[WORKLOAD]...", show
 def bench(
     names: Names = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a line, nothing else.")
+        bool, typer.Option("--json", help="One JSON object per line, nothing else.")
     ] = False,
     precision: Annotated[
         str, typer.Option(help="fp32, bf16 or both (bf16 only where it is native).")

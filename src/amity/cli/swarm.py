@@ -15,7 +15,7 @@ def swarm(
     words: Words = None,
     peers: Annotated[int, typer.Option(help="How many; also peers=N.", min=2, max=256)] = 8,
 ) -> None:
-    """A real network on this machine: certificates, one process a peer, a live table, the same
+    """A real network on this machine: certificates, one process per peer, a live table, the same
     report. Own keys: out=DIR sinks=A,B.
 
     Keys are those of `amity run`, and net.*: `amity swarm --peers 8 rounds=5 net.transfer=bf16

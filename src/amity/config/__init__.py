@@ -1,4 +1,4 @@
-"""Config: TOML plus `key=value` overrides into one frozen typed object.
+"""Config: TOML and `key=value` overrides make one frozen, typed object.
 
 `schema` says what a config is, `sections` which registry serves which key, `words` reads the
 command line and `layers` puts defaults, files and overrides on top of each other.

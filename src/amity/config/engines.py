@@ -1,5 +1,5 @@
-"""Where a run's work is done. The registry stands here, so that a config can name an engine without
-loading one; the engines themselves are in `amity.simulate.places`."""
+"""Where a run's work is done. The registry is here, so that a config can name an engine without
+loading it. The engines themselves are in `amity.simulate.places`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Engine(Protocol):
-    """Whatever the engine, the results are the same bits."""
+    """Does the work of a run. The results have the same bits with every engine."""
 
     here: ClassVar[bool]
     """Whether all work is done on this machine, so that several runs share it."""
@@ -28,10 +28,10 @@ class Engine(Protocol):
         names: tuple[PeerId, ...],
         data: Mapping[PeerId, PeerData],
     ) -> Crew:
-        """Those who do the jobs of this run."""
+        """The workers for the jobs of this run."""
 
     def hands(self, units: int) -> int:
-        """How many of so many units (a peer, or a group that trains in one step) are trained at the
+        """How many of these units (a peer, or a group that trains in one step) are trained at the
         same time: for estimates only."""
 
 

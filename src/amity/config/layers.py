@@ -1,8 +1,8 @@
-"""Layers into one config, later ones win: the defaults < what suits the dataset < the file < the
-overrides.
+"""Puts layers together to one config. Later layers win: the defaults < what suits the dataset < the
+file < the overrides.
 
-`strategy=gossip` is short for `strategy.name=gossip`; naming another entry drops the options that a
-lower layer gave to the old one.
+`strategy=gossip` is short for `strategy.name=gossip`. If a layer names another entry, the options
+that lower layers gave to the old entry are dropped.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def read_toml(file: str | Path) -> dict[str, Any]:
 
 
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """{"a.b": 1} to {"a": {"b": 1}}; what is nested already stays, `a` beside `a.b` means
+    """Turns {"a.b": 1} into {"a": {"b": 1}}. What is nested already stays. `a` beside `a.b` means
     `a.name`."""
     out: dict[str, Any] = {}
     for key, value in flat.items():
@@ -113,7 +113,7 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
 
 
 def _suits(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The values that fit a dataset, where nothing else is said."""
+    """The values that fit a dataset, used if nothing else is said."""
     section = SECTIONS["data"]
     suits: Mapping[str, Any] = getattr(
         section.registry[str(data.get("name", section.default))].cls, "suits", {}
@@ -122,8 +122,8 @@ def _suits(data: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _held_out(config: Config) -> Config:
-    """Some strategies and stages measure on examples that are not trained on. As many are set aside
-    as they declare by `held_out`, unless the partition says how many."""
+    """Some strategies and stages measure on examples that are not used for training. They say by
+    `held_out` how many to set aside, unless the partition says it."""
     wanted = max(
         float(getattr(one.instance, "held_out", 0.0)) for one in (config.strategy, *config.stages)
     )

@@ -79,7 +79,8 @@ class Availability:
 
 @dataclass(frozen=True)
 class Layers:
-    """Keys of `model` beside those of the network itself; empty means: find them."""
+    """Keys of `model` beside those of the network itself. If empty, the layers are found
+    automatically."""
 
     head: str = ""
     proxy_layer: str = ""
@@ -88,8 +89,8 @@ class Layers:
 @dataclass(frozen=True)
 class Vectorising:
     """Keys of `engine` beside those of the place itself: tiny models train as one stacked model,
-    `group` peers at a time. What is left open is chosen by model and device, never by the number of
-    workers, and recorded with the run."""
+    `group` peers at a time. Values that are left open are chosen by model and device, never by the
+    number of workers. They are recorded with the run."""
 
     vectorise: Literal["auto", "on", "off"] = "auto"
     group: Annotated[int, Field(ge=0, le=65536)] = 0

@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 
 def named(key: str, value: Any) -> Mapping[str, Any]:
-    """A section given by name, as a table, or as an object: a class, an instance, or what else the
-    registry can make an entry of. What comes back is a table with a name."""
+    """Turns a section into a table with a name. It may be given by name, as a table, or as an
+    object: a class, an instance, or anything that the registry can make an entry of."""
     section = SECTIONS.get(key, STAGE)
     if isinstance(value, str):
         return section.read(value) or {"name": value}
@@ -49,7 +49,7 @@ def pick(key: str, section: Section, given: Mapping[str, Any]) -> Pick[Any]:
 
 
 def typed(key: str, cls: type[T], options: Any) -> T:
-    """A section of plain options as its dataclass, checked."""
+    """A section of plain options, as a checked instance of its dataclass."""
     if not isinstance(options, Mapping):
         raise ConfigError(f"{key}: expected {key}.option=value, got {options!r}")
     known = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]

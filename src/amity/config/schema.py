@@ -41,7 +41,8 @@ class Pick(Generic[T]):
     common: Any = None
     """Options of the section that do not depend on the entry."""
     code: str = ""
-    """For a class of one's own: the SHA-256 of the file that it was loaded from, or of itself."""
+    """For your own class: the SHA-256 of the file that it was loaded from, or of the class
+    itself."""
 
     def to_dict(self) -> dict[str, Any]:
         common = dataclasses.asdict(self.common) if self.common else {}
@@ -53,13 +54,13 @@ class Pick(Generic[T]):
 
     @property
     def absent(self) -> bool:
-        """Whether this is an object of another process, of which no more than name and options are
-        known here."""
+        """Whether this is an object of another process: only its name and options are known
+        here."""
         return isinstance(self.instance, Absent)
 
     @property
     def label(self) -> str:
-        """`afind+:paper`; for one's own class its name."""
+        """`afind+:paper`; for your own class, its name."""
         short = self.name.rpartition(":")[2]
         return f"{short}:{self.options['preset']}" if "preset" in self.options else short
 
@@ -134,15 +135,16 @@ class Config:
 
     @property
     def digest(self) -> str:
-        """Of everything that a result depends on: where it is computed is not part of that."""
+        """A digest of everything that a result depends on. Where it is computed is not part of
+        it."""
         plain = self.to_dict()
         plain["engine"] = dataclasses.asdict(self.engine.common)
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
     @property
     def own_code(self) -> dict[str, str]:
-        """Where classes of one's own come from, and the SHA-256 of each file: a result depends on
-        them too."""
+        """Where your own classes come from, and the SHA-256 of each file: a result depends on them
+        too."""
         return {pick.name.rpartition(":")[0]: pick.code for _, pick in self.picks if pick.code}
 
     @property
@@ -154,11 +156,11 @@ class Config:
 
     @property
     def in_memory(self) -> list[str]:
-        """What was passed as an object and lies in no file: `model Net`."""
+        """What was passed as an object and is in no file: `model Net`."""
         return [f"{key} {pick.label}" for key, pick in self.picks if in_memory(pick.name)]
 
     def completed(self, other: Config) -> Config:
-        """What this config leaves open is taken from another, where that has settled it."""
+        """What this config leaves open is taken from another config that has it."""
         from amity.config.layers import resolve
 
         mine, theirs = self.to_dict(), other.to_dict()

@@ -1,7 +1,7 @@
-"""`stages=fomo,krum:keep=1`: the one section of which a run has any number, in their order.
+"""`stages=fomo,krum:keep=1`: the only section that can have several entries; their order matters.
 
-Whatever form they are given in, between layers they are a table of two: `use`, a list of tables
-with names, and `of`, more options by name.
+They can be given in several forms. Between layers they are always a table with two keys: `use`, a
+list of tables with names, and `of`, more options by name.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def _table(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def joined(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
-    """Stages of a lower layer under those of a higher one: naming stages anew drops what the old
-    ones had."""
+    """Puts the stages of a higher layer over those of a lower one. If the higher layer names
+    stages, the old ones are dropped with their options."""
     anew = "use" in high and "use" in low
     of = {name: dict(options) for name, options in low.get("of", {}).items() if not anew}
     for name, options in high.get("of", {}).items():

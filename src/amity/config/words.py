@@ -25,7 +25,7 @@ def parse(words: Iterable[str]) -> dict[str, Any]:
 
 
 def only(words: Iterable[str], *keys: str) -> dict[str, str]:
-    """The words of a command that takes these keys and no others, as they were typed."""
+    """The values of a command that takes only these keys, as they were typed."""
     words = list(words)
     for key in parse(words):
         if key not in keys:
@@ -36,7 +36,7 @@ def only(words: Iterable[str], *keys: str) -> dict[str, str]:
 def split_words(
     words: Iterable[str], *own: str
 ) -> tuple[Path | None, dict[str, Any], dict[str, Any]]:
-    """File, overrides, and the command's own keys out of `[FILE.toml] key=value ...`."""
+    """Splits into file, overrides, and the command's own keys: `[FILE.toml] key=value ...`."""
     words = list(words)
     file = Path(words.pop(0)) if words and "=" not in words[0] else None
     values = parse(words)
@@ -74,7 +74,7 @@ def count(mine: Mapping[str, Any], key: str) -> int:
 
 
 def scalar(text: str) -> Any:
-    """A number or a truth value where the text is one in TOML, else the text itself."""
+    """A number or a truth value if the text is one in TOML, otherwise the text itself."""
     try:
         value = tomllib.loads(f"v = {text}")["v"]
     except (ValueError, RecursionError):
@@ -84,7 +84,7 @@ def scalar(text: str) -> Any:
 
 def read_spec(spec: str, registry: Registry[Any], what: str) -> dict[str, Any]:
     """`afind+:paper:tau=0.8` as a table with a name. After the name (or `module:Class`,
-    `file.py:Class`) a part with = is an option, one without the preset."""
+    `file.py:Class`) a part with = is an option, and a part without = is the preset."""
     parts = spec.split(":")
     name = parts.pop(0)
     if name not in registry and parts and "=" not in parts[0]:

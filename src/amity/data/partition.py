@@ -44,7 +44,7 @@ class Pool:
 
 
 class Partition(Protocol):
-    """Deals the training pool out: one index array a peer."""
+    """Deals the training pool out: one index array per peer."""
 
     @property
     def test(self) -> int: ...
@@ -63,9 +63,9 @@ partitions: Registry[Partition] = Registry("partition", "deal", home="amity.data
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """What every partition has: training examples a peer (0: an equal share of all), test examples
-    a peer (0: an equal share of the test pool), and the share of the training examples that is set
-    aside for validation."""
+    """What every partition has: training examples per peer (0: an equal share of all), test
+    examples a peer (0: an equal share of the test pool), and the share of the training examples
+    that is set aside for validation."""
 
     natural: ClassVar[bool] = False
 

@@ -1,1 +1,1 @@
-"""What one can do with runs: run, compare, sweep, estimate, keep and export."""
+"""What you can do with runs: run, compare, sweep, estimate, keep and export."""

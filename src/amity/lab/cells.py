@@ -1,8 +1,8 @@
-"""Many independent runs at once: as many processes as cores, one run each, finished ones kept.
+"""Many independent runs at once: one process per core, one run in each. Finished runs are kept.
 
-Workers are forked, so nothing is pickled: strategies of one's own, also from a script without a
-`__main__` guard, and the dataset in memory are simply there. Where forking is not safe (not Linux),
-runs go one after the other.
+Workers are forked, so nothing is pickled. They have your own strategies, also from a script without
+a `__main__` guard, and the dataset in memory. Where forking is not safe (not Linux), runs are done
+one after the other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from amity.store import RunDir, finished, read_config
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a table: what it is called, its seed, its config and where it goes."""
+    """One run of a table: its label, seed, config and directory."""
 
     label: str
     seed: int
@@ -73,7 +73,7 @@ def run_cells(
 
 
 class Batch:
-    """Cells that are run, and how far they are: it hears every event before it is told on."""
+    """Cells that are being run, and how far they are. It sees every event before the sinks do."""
 
     def __init__(self, cells: Sequence[Cell], tell: Tell, group: str) -> None:
         self.cells, self._tell, self._group = cells, tell, group
@@ -108,12 +108,12 @@ class Batch:
         self._tell(event)
 
     def broken_off(self, error: BaseException) -> None:
-        """What was on its way will not go on."""
+        """Cells that were running will not be continued."""
         for cell in list(self._begun):
             self._tell(RunFailed(cell=cell, error=line_of(error)))
 
     def run_one(self, at: int, tell: Tell) -> None:
-        """One cell; whatever it does, it does not take the others down."""
+        """One cell. If it fails, the others go on."""
         cell = self.cells[at]
         try:
             with self._teller(at, tell) as teller:
@@ -184,8 +184,8 @@ def _in_processes(batch: Batch, jobs: int) -> None:
 
 
 def _dead(workers: Sequence[_Worker]) -> str:
-    """What to say if a worker died, or all have left although cells are missing; empty if all is
-    well."""
+    """The message if a worker died, or if all have ended although cells are missing; empty if all
+    is well."""
     codes = [worker.process.exitcode for worker in workers]
     if not any(codes) and None in codes:
         return ""

@@ -40,9 +40,9 @@ DEFAULT_STRATEGIES = (
 
 
 def parse_spec(spec: str | Strategy) -> tuple[str, dict[str, Any]]:
-    """`afind+:paper:tau=0.8/fomo@ditto:lam=1` to its label and the sections that it sets: the
-    strategy with its options, the stages after it, the method; a class of one's own or an instance
-    of one stands for itself."""
+    """Turns `afind+:paper:tau=0.8/fomo@ditto:lam=1` into its label and the sections that it sets:
+    the strategy with its options, the stages after it, and the method. Your own class, or an
+    instance of it, may be given in place of a text."""
     if not isinstance(spec, str):
         return _label(spec), {"strategy": spec}
     text, at, method = spec.partition("@")
@@ -92,7 +92,7 @@ def slug(label: str) -> str:
 
 
 def with_layer(base: Config, layer: Mapping[str, Any]) -> Config:
-    """The config with these sections and nothing of those that it had."""
+    """The config with these sections, without anything that it had in them before."""
     rest = {key: value for key, value in base.to_dict().items() if key not in layer}
     return resolve([rest, layer])
 
@@ -105,7 +105,7 @@ def check_seeds(seeds: Sequence[int]) -> None:
 def cells_for(
     base: Config, specs: Sequence[str | Strategy], seeds: Sequence[int], path: Path
 ) -> list[Cell]:
-    """One cell per strategy and seed; the first seed of all strategies comes first."""
+    """One cell per strategy and seed. The first seed of all strategies comes first."""
     parsed = [parse_spec(spec) for spec in specs]
     labels = [label for label, _ in parsed]
     if not labels:
@@ -123,7 +123,7 @@ def cells_for(
 
 
 def _prepare(cells: Sequence[Cell], path: Path) -> dict[str, list[str]]:
-    """Check that the directory can take these cells; returns what comparison.json shall say: old
+    """Check that the directory can take these cells. Returns the content of comparison.json: old
     and new labels."""
     refuse_unusable(path)
     record = path / "comparison.json"
@@ -149,7 +149,7 @@ Before = Callable[[Sequence[Cell]], None]
 
 
 def unseen(_cells: Sequence[Cell]) -> None:
-    """Nobody looks."""
+    """Ignores the cells."""
 
 
 def collect(cells: Sequence[Cell], path: Path, jobs: int, stream: Stream) -> Comparison:
@@ -182,9 +182,10 @@ def compare(
     """Compare strategies on the same data, graph and seeds, and write a report.
 
     `strategies` are names (`"gossip"`, `"afind+:paper:tau=0.8"`, `"my_file.py:Mine"`) or instances
-    of one's own class. `amity.compare(["local", "gossip", Mine(k=3)], seeds=[0, 1], peers=10)`
+    of your own class. `amity.compare(["local", "gossip", Mine(k=3)], seeds=[0, 1], peers=10)`
 
-    `sinks` are told what happens, as in `run`; `before` is shown all cells before the first is run.
+    `sinks` are told what happens, as in `run`. `before` is called with all cells before the first
+    is run.
     """
     if isinstance(strategies, str):
         raise ConfigError(f"strategies: expected a list, got {strategies!r}; use [{strategies!r}]")

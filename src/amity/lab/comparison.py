@@ -82,9 +82,9 @@ class Comparison:
         return figure_of(self.story, name)
 
     def save(self, path: str | Path | None = None, figure: str = "accuracy") -> Path:
-        """Write a picture (.pdf, .png, .svg), the table (.csv) or the report (.html); without a
-        path summary.csv, summary.json and report.html into the comparison's own folder. Returns
-        what was written (the report)."""
+        """Write a picture (.pdf, .png, .svg), the table (.csv) or the report (.html). Without a
+        path, write summary.csv, summary.json and report.html into the comparison's own folder.
+        Returns the path that was written (without a path: that of the report)."""
         if path is not None:
             return save(self.story, Path(path), figure, self._html, lambda: self.table)
         write_atomically(self.path / "summary.csv", csv_text(self.rows).encode())
@@ -102,7 +102,7 @@ class Comparison:
 
 
 def read_comparison(path: Path) -> Comparison:
-    """A comparison from its directory: its finished runs, also while others are still missing."""
+    """A comparison from its directory: its finished runs, even if others are still missing."""
     try:
         folders: dict[str, list[str]] = json.loads((path / "comparison.json").read_bytes())
     except (OSError, ValueError):

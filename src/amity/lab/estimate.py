@@ -108,8 +108,8 @@ class Trial:
         return seconds, Card("", 0, 0, 0, torch.empty(numbers)).nbytes
 
     def epochs(self, config: Config) -> tuple[float, float]:
-        """How many epochs the method asks for, to train and before it is measured: it is gone
-        through with nothing trained."""
+        """How many epochs the method asks for, to train and before it is measured. Its code is run
+        with fits that train nothing."""
         method: Method = config.method.instance
         ctx = Context(
             learner=self.learner,
@@ -131,8 +131,7 @@ class Trial:
 
 
 def _asked(training: Training[R]) -> tuple[float, R]:
-    """The epochs that a training asks for, and what it returns if every fit leaves theta as it
-    is."""
+    """The epochs that a training asks for, and what it returns if no fit changes theta."""
     epochs = 0.0
     try:
         request = next(training)

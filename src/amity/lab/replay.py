@@ -1,7 +1,7 @@
 """The events of a run that is over, read back from its directory.
 
-They are those that a sink was told during the run, with the same values: what listens to runs can
-be given old ones too.
+They are the events that a sink was told during the run, with the same values. So a sink can be
+given old runs too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Replay:
         return cls(cell, result)
 
     def events(self) -> Iterator[Event]:
-        """From its start to the last round that is whole; the end only if it was reached."""
+        """From the start to the last complete round, and the end only if it was reached."""
         config = self.result.config
         yield RunStarted(
             cell=self.cell,
@@ -84,8 +84,8 @@ def reports(result: Result) -> Iterator[Report]:
 
 
 def _seconds(path: Path) -> dict[int, dict[str, float]]:
-    """The seconds of each phase by round: of a swarm the mean over its peers, and of a round that
-    was done twice what it took last."""
+    """The seconds of each phase by round. For a swarm: the mean over its peers. For a round that
+    was done twice: the time of the second."""
     laps: dict[int, dict[str, dict[str, float]]] = {}
     for record in read_records(path / "timings.jsonl", TimingRecord):
         phases = dict(record.notes)

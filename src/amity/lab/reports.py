@@ -1,4 +1,4 @@
-"""Write the page of whatever a directory holds."""
+"""Write the report of a directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from amity.store import read_config
 
 
 def write_report(path: Path) -> Path:
-    """Write report.html anew: for a run, a comparison (a folder of runs by strategy and seed), a
+    """Write report.html again: for a run, a comparison (a folder of runs by strategy and seed), a
     swarm, a peer's folder, or a folder of several peers' folders."""
     if (path / "config.toml").is_file() and not (path / "audit.jsonl").is_file():
         text = run_html(_whole(path), _of_peers(path))

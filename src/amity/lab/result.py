@@ -75,7 +75,7 @@ class Result:
 
     @cached_property
     def origins(self) -> dict[PeerId, str]:
-        """Who each peer is in the data, where the partition is natural (else empty)."""
+        """Who each peer is in the data, if the partition is natural; otherwise empty."""
         names = peer_names(self.config.peers)
         data = split(
             load_data(self.config), self.config.partition.instance, names, self.config.seed
@@ -90,7 +90,7 @@ class Result:
 
     @property
     def privacy(self) -> str:
-        """The largest ε of all peers and what it covers, in one line; empty where nothing is
+        """The largest ε of all peers and what it covers, in one line; empty if nothing is
         private."""
         mechanism = self.config.privacy.instance
         excluded = {name for r in self.rounds for name in r.excluded or ()}
@@ -109,8 +109,8 @@ class Result:
 
     @property
     def models(self) -> dict[PeerId, Tensor]:
-        """Every peer's parameters in the newest checkpoint, as one vector each; of a swarm, as each
-        peer keeps them."""
+        """Every peer's parameters in the newest checkpoint, as one vector each. For a swarm, from
+        the newest checkpoint of each peer."""
         folders = [self.path, *sorted(self.path.glob("peers/*/state"))]
         newest = [commit for folder in folders if (commit := next(commits(folder), None))]
         return {

@@ -33,7 +33,7 @@ def as_config(config: Given, overrides: Mapping[str, Any]) -> Config:
 
 
 def sinks_of(config: Given, sinks: Wanted) -> Wanted:
-    """The sinks that were asked for, or those that stand in the file (or mapping) of the run."""
+    """The sinks that were asked for, or those named in the file (or mapping) of the run."""
     if sinks is not None or config is None or isinstance(config, Config):
         return sinks
     given: Wanted = (config if isinstance(config, Mapping) else read_toml(config)).get("sinks")
@@ -70,14 +70,14 @@ def run(
 
 
 def run_into(path: Path, config: Config, teller: Teller) -> Result:
-    """A run in its directory, told as it goes."""
+    """Does a run in its directory, and tells its events."""
     with Simulation(RunDir.check(path, config), load_data(config)) as simulation:
         return _go(RunDir.create(path, simulation.config), simulation, teller)
 
 
 def resume(path: str | Path, sinks: Wanted = None) -> Result:
-    """Go on with a run that was interrupted; the end is bit-identical to that of one that was
-    not."""
+    """Continue a run that was interrupted. The end is bit-identical to that of an uninterrupted
+    run."""
     stream = Stream(sinks)
     directory = RunDir.open(Path(path))
     config = directory.config
@@ -92,7 +92,7 @@ def resume(path: str | Path, sinks: Wanted = None) -> Result:
 def teller_of(
     config: Config, path: Path, tell: Tell, *, label: str = "", group: str = "", row: str = ""
 ) -> Teller:
-    """Who tells the events of a run: by itself, or as a cell of a group."""
+    """The teller of a run's events. The run stands alone, or is a cell of a group."""
     cell = CellId(
         label=label or config.label, seed=config.seed, path=str(path), group=group, row=row
     )

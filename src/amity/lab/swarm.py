@@ -28,9 +28,9 @@ def swarm(
 ) -> Result:
     """Run real peers, one process and one certificate each: `amity.swarm(peers=4, rounds=5)`.
 
-    `net` are the keys of `net.*` (`{"transfer": "bf16"}`). The result has the simulator's bits,
-    where no privacy draws noise of its own. The directory `out` holds a folder for every peer, and
-    the run as a whole, as `amity.run` would leave it; a swarm that did not end goes on.
+    `net` are the keys of `net.*` (`{"transfer": "bf16"}`). Without privacy noise, the result has
+    the simulator's bits. The directory `out` holds a folder for every peer, and the whole run as
+    `amity.run` would leave it. A swarm that did not end is continued.
     """
     stream = Stream(sinks_of(config, sinks))
     resolved, path = as_config(config, overrides), Path(out) if out else new_dir("swarm")

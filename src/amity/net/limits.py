@@ -15,7 +15,7 @@ from amity.net.wire import Refused
 BURST = 3.0
 """Seconds' worth that may come at once."""
 CARDS = 100.0
-"""Cards a second that one neighbour may publish: rounds take longer."""
+"""Cards per second that one neighbour may publish: rounds take longer than that."""
 MOST_NONCES = 1 << 16
 """Asks of one neighbour that are remembered, to know a replay."""
 
@@ -59,7 +59,7 @@ class Allowance:
         """When each was seen, oldest first."""
 
     def ask(self) -> None:
-        """One more ask: refused if there are too many a second or too many waiting."""
+        """One more ask: refused if there are too many per second or too many waiting."""
         with self._lock:
             if not self._asks.take():
                 raise Refused("too many asks", f"more than {self._net.requests} a second")

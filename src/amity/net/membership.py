@@ -1,4 +1,5 @@
-"""Who this peer is and who the others are: roster and certificate, taken up anew while it runs."""
+"""Who this peer is and who the others are: roster and certificate, which are read again while it
+runs."""
 
 from __future__ import annotations
 
@@ -29,21 +30,22 @@ Graph = Callable[[tuple[PeerId, ...]], Network]
 
 @dataclass(frozen=True)
 class Papers:
-    """A key with its certificate, and the roster that it stands on."""
+    """A key with its certificate, and the roster that lists it."""
 
     identity: Identity
     roster: Roster
 
     @classmethod
     def load(cls, setup: Setup) -> Papers:
-        """Of a peer that is a member."""
+        """The papers of a peer that is a member."""
         identity = Identity.load(setup.identity, setup.who.name)
         return cls(identity, member_of(Roster.load(setup.roster), identity, setup))
 
 
 class Membership:
-    """Tends the line: opens it, and opens it anew where roster or certificate have changed. A wrong
-    file is reported, and the old one stays."""
+    """Looks after the line, the connection to the network. It opens the line, and opens it again
+    when roster or certificate have changed. A wrong file is reported, and the old one stays in
+    use."""
 
     def __init__(
         self,
@@ -64,7 +66,7 @@ class Membership:
         self._told = ""
 
     def roster(self) -> Roster:
-        """The one of this moment."""
+        """The current one."""
         return self._papers.roster
 
     def near(self, t: int) -> tuple[PeerId, ...]:
@@ -75,7 +77,8 @@ class Membership:
     # -- a thread of its own -----------------------------------------------------------------------
 
     def go_online(self, handlers: Handlers, beat: Callable[[], None]) -> None:
-        """Open the line and tend it until the peer stops; `beat` is called about once a second."""
+        """Open the line and look after it until the peer stops. `beat` is called about once per
+        second."""
         files = self._files()
         self._open(handlers)
         threading.Thread(
@@ -110,13 +113,13 @@ class Membership:
                 self._complain(error)
 
     def _complain(self, error: Exception) -> None:
-        """Once for the same mistake."""
+        """Report a mistake, once."""
         if str(error) != self._told:
             self._audit("error", why="roster, certificate or network", message=str(error))
         self._told = str(error)
 
     def _validity(self) -> float:
-        """Seconds until my certificate ends; a word in the log while it is soon, twice a day."""
+        """Seconds until my certificate ends. If that is soon, the log says so twice a day."""
         left = (self._ends - datetime.now(UTC)).total_seconds()
         if left < SOON and time.monotonic() - self._warned > SOON / 28:
             self._warned = time.monotonic()
@@ -126,7 +129,7 @@ class Membership:
     # -- new files ---------------------------------------------------------------------------------
 
     def _renew(self) -> bool:
-        """Take up what has changed; whether the line must be opened anew."""
+        """Read what has changed. Returns whether the line must be opened again."""
         identity = self._same_key(Identity.load(self._setup.identity, self._me))
         roster = self._same_network(Roster.load(self._setup.roster))
         if self._me not in roster.members:
@@ -173,7 +176,7 @@ class Membership:
 
 
 def stamps(*paths: Path) -> dict[Path, tuple[int, int]]:
-    """When files were changed last, to see that they were."""
+    """When files were last changed, to notice changes."""
     found = {}
     for path in paths:
         try:

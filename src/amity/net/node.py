@@ -1,8 +1,8 @@
-"""One peer on a real network, beside the others, with no server: all rounds that are left, one
-checkpoint after each.
+"""One peer on a real network, without a server. It does all rounds that are left, with a checkpoint
+after each.
 
-What is new here, compared with the simulator, is waiting (`waiting.py`), who belongs to us
-(`membership.py`) and what may leave (`spending.py`); the round itself is `rounds.py`.
+Three things are new, compared with the simulator: waiting (`waiting.py`), who is a member
+(`membership.py`) and what may leave (`spending.py`). The round itself is in `rounds.py`.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Node:
         listen_in: Callable[[Audit], None] | None = None,
         tell: Tell = nobody,
     ) -> None:
-        """`transport`: by default the one that `net.link` names. `tell` is told what happens;
-        of a round, once it is on the disk."""
+        """`transport`: by default the one that `net.link` names. `tell` is called with every event;
+        for a round, once it is on disk."""
         torch.set_num_threads(1)
         self._setup, self._listen_in, self._listeners = setup, listen_in, [tell]
         self._transport = transport or transport_of(setup.net.link)
@@ -119,8 +119,7 @@ class Node:
 
     @contextmanager
     def connected(self) -> Iterator[Online]:
-        """The network without any rounds: to look around. Logs go to a folder that is thrown
-        away."""
+        """The network without any rounds, to look around. Logs go to a folder that is deleted."""
         with tempfile.TemporaryDirectory() as scratch:
             who = replace(self._setup.who, state=scratch, metrics=0)
             online = self._online(replace(self._setup, who=who))

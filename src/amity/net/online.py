@@ -1,5 +1,5 @@
-"""All that a peer has only while it is on the network, put together in one place: who is handed
-what stands here, and nowhere else."""
+"""Everything that a peer has only while it is on the network. The parts are made and connected
+here, and nowhere else."""
 
 from __future__ import annotations
 

@@ -16,12 +16,13 @@ class Net:
     """Waiting, transfer and limits. What one neighbour may cause is bounded by the last group."""
 
     link: str = "zenoh"
-    """What carries the messages: an entry of `amity.net.link`, or one's own, `mine.py:Class`."""
+    """What carries the messages: an entry of `amity.net.link`, or your own, `mine.py:Class`."""
     sync: Literal["round", "none"] = "round"
     """`round`: wait for the cards of the round. `none`: everyone at its own pace, with the newest
     of each neighbour."""
     deadline: Seconds = 60.0
-    """So long a round waits for the others' cards; who is later is missing."""
+    """How long a round waits for the others' cards. A peer that is later is missing in that
+    round."""
     patience: Seconds = 30.0
     """So long an ask may take, with all its repetitions."""
     gather: Seconds = 30.0
@@ -40,10 +41,10 @@ class Net:
     max_age: Seconds = 86400.0
     """Messages that were signed longer ago are refused."""
     requests: Count = 100
-    """Asks a second that one neighbour may make; three seconds' worth at once."""
+    """Asks per second that one neighbour may make; three seconds' worth at once."""
     transfers: Count = 4
     """Models that one neighbour may be sent at a time."""
     bandwidth: Count = 2**28
-    """Bytes a second that one neighbour may be sent; three seconds' worth at once."""
+    """Bytes per second that one neighbour may be sent; three seconds' worth at once."""
     visits: Count = 4
     """Probes and visits that one neighbour may make in a round."""

@@ -32,7 +32,7 @@ class Done(NamedTuple):
 
 
 class Rounds:
-    """All rounds of one life of a peer."""
+    """All rounds of a peer, from its start to its stop."""
 
     def __init__(self, *, workshop: Workshop, online: Online) -> None:
         self._shop, self._online = workshop, online
@@ -55,7 +55,7 @@ class Rounds:
         return Done(self._report(t, decision, desk, trained, len(present), clock), decision.memory)
 
     def finish(self) -> None:
-        """All rounds are done: say so, and stay until the others have what they need."""
+        """All rounds are done: tell the others, and stay until they have what they need."""
         online, rounds = self._online, self._shop.config.rounds
         degree = len(online.membership.near(rounds - 1))
         data = {"examples": self._shop.examples, "degree": degree, "phase": "done"}
@@ -71,7 +71,7 @@ class Rounds:
     # -- training, and what the others see of it ---------------------------------------------------
 
     def _train(self, t: int, near: tuple[PeerId, ...], phase: Phase) -> tuple[Moment, Trained]:
-        """Local training; then the card is out, and whoever asks finds what it needs."""
+        """Local training. After it the card is published, and peers that ask get what they need."""
         shop, online, wanted = self._shop, self._online, self._sketches.wanted
         trained = online.spending.own(
             t, lambda allowed: shop.shard.train((shop.me,), t, wanted, (allowed,))[0]
@@ -101,7 +101,7 @@ class Rounds:
         desk: RemoteDesk,
         memory: Memory,
     ) -> Decision:
-        """The strategy's own decision, with the network carrying its asks."""
+        """The strategy's decision; the network carries its asks."""
         shop = self._shop
         view = view_of(
             shop.config,
@@ -172,8 +172,8 @@ def _of_network(record: PeerRecord) -> RoundRecord:
 
 
 def _of_friends(row: Row, me: PeerId) -> dict[PeerId, float]:
-    """A newcomer's row: its friends' models alone, as its own knows nothing yet; itself if nobody
-    came."""
+    """A newcomer's row: only its friends' models, as its own has learnt nothing yet; itself if
+    nobody came."""
     friends = {j: weight for j, weight in row.items() if j not in (me, START)}
     total = sum(friends[j] for j in sorted(friends))
     return {j: friends[j] / total for j in sorted(friends)} if total > 0 else dict(row)

@@ -1,6 +1,6 @@
-"""Waiting for the others, and never for long: for members to appear, for the cards of a round at
-most a deadline, for those who still need me at the end. Who is late is missing in that round, and
-the log says so."""
+"""Waiting for the others, and never for long: for members to appear, for the cards of a round (at
+most until a deadline), and at the end for peers that still need me. A peer that is late is missing
+in that round, and the log says so."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from amity.net.trust.roster import Roster
 from amity.net.wire import Refused
 
 MEET = 1.5
-"""Seconds for links to those who are under way already."""
+"""Seconds to wait for links to peers that are running already."""
 DEADLINES = 2
 """So many in a row may a member let pass before it is waited for only now and then."""
 AGAIN = 5
@@ -41,7 +41,7 @@ class Next(NamedTuple):
 
 
 class Waiting:
-    """What this peer knows of who is there, and how long it waits for whom."""
+    """What this peer knows about who is present, and how long it waits for whom."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Waiting:
             self._audit("left", name)
 
     def ping(self) -> None:
-        """Whoever is waited for and says nothing is asked whether it is there."""
+        """Peers that are waited for and silent are asked whether they are present."""
         for j in self._roster().names:
             wanted = self._courier.owing(j) or j in self._awaited
             if wanted and self._board.alive(j) and self._board.quiet(j) > LOOK:
@@ -115,8 +115,8 @@ class Waiting:
     # -- before a round ----------------------------------------------------------------------------
 
     def gather(self, t: int) -> None:
-        """Before the first round of all: give the others time to appear. Whoever comes later, or
-        again, finds them on their way, and only waits until it has met them."""
+        """Before the very first round: give the others time to appear. A peer that comes later, or
+        comes back, finds them running, and only waits until it has met them."""
         began, near, board = time.monotonic(), self._near(t), self._board
         with board.changed:
             while not self._stop.is_set() and not all(board.alive(j) for j in near):
@@ -129,8 +129,8 @@ class Waiting:
 
     def catch_up(self, t: int) -> Next:
         """Go on with the round that the others are in; skipped rounds are reported. A newcomer
-        listens for one round. At its own pace nobody skips anything, but a newcomer begins where
-        the others are."""
+        listens for one round. When every peer goes at its own pace, nobody skips a round, but a
+        newcomer begins where the others are."""
         ahead = min(self._board.current(self._near(t)), self._rounds - 1) - t
         if ahead <= self._allowance(t):
             return Next(t, "ready")
@@ -138,7 +138,7 @@ class Waiting:
         return Next(t + ahead, "joining" if t == 0 else "ready")
 
     def _allowance(self, t: int) -> int:
-        """So many rounds may the others be ahead."""
+        """How many rounds the others may be ahead."""
         if self._net.sync == "round":
             return 0
         return self._net.staleness if t == 0 else self._rounds
@@ -146,7 +146,7 @@ class Waiting:
     # -- the cards of a round ----------------------------------------------------------------------
 
     def cards(self, t: int, near: tuple[PeerId, ...]) -> dict[PeerId, Notice]:
-        """Of everyone who is here and takes part, but not for longer than the deadline."""
+        """Wait for the cards of everyone who is present and takes part, until the deadline."""
         found = self._newest(t, near) if self._net.sync == "none" else self._of_round(t, near)
         self._audit.meters.alive.set(sum(self._board.alive(j) for j in near))
         return {j: notice for j, notice in found.items() if notice.data.phase == "ready"}
@@ -163,8 +163,8 @@ class Waiting:
         return found
 
     def _wait_for(self, t: int, near: tuple[PeerId, ...]) -> list[PeerId]:
-        """Until everyone who is here has shown its card. Returns who has gone past this round: what
-        it showed of it must be asked for."""
+        """Wait until everyone who is present has shown its card. Returns the peers that are past
+        this round: their cards must be asked for."""
         board, passed = self._board, list[PeerId]()
         until, look = time.monotonic() + self._net.deadline, time.monotonic() + LOOK
         while not self._stop.is_set():
@@ -180,12 +180,13 @@ class Waiting:
         return passed
 
     def _given_time(self, j: PeerId, t: int) -> bool:
-        """Whoever is here; but who has let two deadlines pass is given another only now and then,
-        so that nobody makes every round last as long as it may."""
+        """Everyone who is present. But a peer that has missed two deadlines is waited for only now
+        and then, so that it cannot make every round last until the deadline."""
         return self._board.alive(j) and (self._slow[j] < DEADLINES or t % AGAIN == 0)
 
     def _newest(self, t: int, near: tuple[PeerId, ...]) -> dict[PeerId, Notice]:
-        """At its own pace: the newest card of everyone who is here, unless it is too old."""
+        """When every peer goes at its own pace: the newest card of everyone who is present, unless
+        it is too old."""
         found = {}
         for j in near:
             notice, here = self._board.notice(j), self._board.alive(j)

@@ -2,7 +2,7 @@
 
 An entry is a frozen dataclass; its fields are its options. `build` checks names, types and ranges
 and answers a mistake with one line. A name of the form `package.module:Class` or
-`path/to/file.py:Class` is loaded from there, so one's own class takes part without touching the
+`path/to/file.py:Class` is loaded from there, so your own class takes part without touching the
 package. A class or an object of a notebook, which has no file, takes part as well: see `memory`.
 """
 

@@ -25,7 +25,7 @@ class Entry(Generic[T]):
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     preset: str = ""
     code: str = ""
-    """For a class of one's own: the SHA-256 of its file, or its fingerprint."""
+    """For your own class: the SHA-256 of its file, or its fingerprint."""
 
     @property
     def summary(self) -> str:

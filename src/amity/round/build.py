@@ -1,5 +1,5 @@
-"""From a config to peers: the module, what is left to this machine to choose, the groups, and the
-shard."""
+"""From a config to peers: the module, the values that this machine has to choose, the groups, and
+the shard."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ LARGEST_GROUP = 64
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread inside the block: the same bits however many cores there are, and one core for
-    each process."""
+    """Inside this block torch uses one thread. So the bits do not depend on the number of cores,
+    and each process uses one core."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -54,7 +54,7 @@ def _load_data(name: str, options: str, source: Any) -> Dataset:
 
 
 def load_data(config: Config) -> Dataset:
-    """The dataset of a config; kept in memory, so that all runs of a process share it."""
+    """The dataset of a config. It is kept in memory, so all runs of a process share it."""
     return _load_data(
         config.data.name, repr(sorted(config.data.options.items())), config.data.instance
     )
@@ -90,8 +90,8 @@ def make_learner(config: Config, shape: tuple[int, ...], classes: int) -> Learne
 
 
 def settled(config: Config, dataset: Dataset) -> Config:
-    """The config with nothing left open: what was `auto` is chosen by rules that look at model,
-    data and machine, and never at the number of workers.
+    """The config with nothing left open. What was `auto` is chosen by rules that look at model,
+    data and machine, never at the number of workers.
 
     - `engine.vectorise`: on for models of up to 20,000 parameters on a CPU and for all on an
       accelerator, where the model can be stacked (no dropout, no augmentation, no DP-SGD,
@@ -140,7 +140,8 @@ def in_one_process(config: Config, *, vectorise: str, group: int) -> Config:
 
 
 def units_of(config: Config, data: Mapping[PeerId, PeerData]) -> list[tuple[PeerId, ...]]:
-    """Peers that train in one step: each alone, or groups of peers with about as many examples."""
+    """Peers that train in one step: each alone, or groups of peers with about the same number of
+    examples."""
     if config.engine.common.vectorise != "on":
         return [(name,) for name in data]
     ranked = sorted(data, key=lambda name: (-len(data[name].train), name))
@@ -208,7 +209,7 @@ def make_shard(
 def _slots(
     world: World, name: PeerId, data: PeerData
 ) -> tuple[Mapping[str, torch.Tensor], torch.Tensor | None, torch.Tensor | None]:
-    """What a method keeps and offers, as it shows in its first state and share."""
+    """What a method keeps and offers, read from its first state and share."""
     theta, method = world.initial, world.method
     stream = rng(world.seed, "init", 0, name)
     ctx = Context(

@@ -1,4 +1,4 @@
-"""Cards: a sketch is computed every round, or once where its proxy does not change."""
+"""Cards: a sketch is computed every round, or only once if its proxy does not change."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ class Sketches:
 
     @property
     def wanted(self) -> CardSpec | None:
-        """What this round's training has to sketch; None: nothing, or all is known."""
+        """What has to be sketched in this round's training. None if nothing is needed, or all is
+        known."""
         return None if self._kept else self._spec
 
     def forget(self) -> None:
-        """Before another life: what lasted is computed again."""
+        """Before a restart: sketches that never change are computed again."""
         self._kept.clear()
 
     def card(
@@ -41,7 +42,8 @@ class Sketches:
         examples: int,
         degree: int,
     ) -> Card | None:
-        """A peer's card of this round; `found` is what its training has sketched, if anything."""
+        """A peer's card of this round. `found` is the sketch made in its training, if there is
+        one."""
         sketch = None if found is None else torch.tensor(found)
         if self.lasting:
             if sketch is not None:

@@ -6,7 +6,7 @@ import time
 
 
 class Clock:
-    """Runs from its making; `lap` ends a phase."""
+    """Starts when it is made; `lap` ends a phase."""
 
     def __init__(self) -> None:
         self.laps: dict[str, float] = {}

@@ -1,5 +1,5 @@
 """From what a peer knows to its decision, the same in every runtime: what a strategy sees, what it
-may ask, how its decision is taken down, and what is said of it when it goes wrong."""
+may ask, how its decision is taken down, and how its errors are reported."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def view_of(
 
 @contextmanager
 def blaming(config: Config, view: View) -> Iterator[None]:
-    """A strategy may be anybody's code: whatever it does wrong is said of it, its peer and its
+    """A strategy may be a user's code. An error inside it names the strategy, the peer and the
     round."""
     try:
         yield
@@ -53,8 +53,8 @@ def blaming(config: Config, view: View) -> Iterator[None]:
 
 
 def check_ask(ask: Any, *, reference: bool) -> Fact:
-    """The fact that is asked for, if it may be; `reference`: by a strategy that only a simulator
-    can run."""
+    """Returns the fact that is asked for, or raises if it is not allowed. `reference`: the strategy
+    is one that only a simulator can run."""
     if not (isinstance(ask, Ask) and isinstance(ask.fact, Fact)):
         raise TypeError(f"a plan must yield Ask(fact, peers), got {ask!r}")
     name = type(ask.fact).__name__
@@ -69,8 +69,8 @@ def check_ask(ask: Any, *, reference: bool) -> Fact:
 
 
 def plain(decision: Decision) -> Decision:
-    """A decision in plain numbers, with a notebook as a checkpoint gives it back: so a run that was
-    resumed goes on with the very same one."""
+    """A decision in plain numbers, with its notebook as a checkpoint would give it back. So a
+    resumed run goes on with exactly the same notebook."""
     return Decision(
         row={str(j): float(weight) for j, weight in decision.row.items()},
         memory=_plain_memory(decision.memory),
@@ -89,7 +89,7 @@ def _plain_memory(memory: Memory) -> Mapping[str, Any]:
 
 
 def _same(copy: Any, value: Any) -> bool:
-    """Whether two notebooks are equal, where NaN equals NaN."""
+    """Whether two notebooks are equal; NaN counts as equal to NaN."""
     if isinstance(copy, dict) and isinstance(value, Mapping):
         return copy.keys() == value.keys() and all(_same(copy[key], value[key]) for key in copy)
     if isinstance(copy, list) and isinstance(value, list):

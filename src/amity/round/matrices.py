@@ -1,5 +1,5 @@
-"""All peers' vectors as m x P matrices, one row each; in memory that forked workers share, where
-there are any."""
+"""The vectors of all peers as m x P matrices, one row per peer. If there are forked workers, they
+share this memory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Matrices:
     """`start`, `trained`, and the slots that a method declares by its first state and share.
 
     A state has two matrices, before and after the training of the round, because visits see the
-    state before it. What others may have takes matrices of its own only where it is not the trained
-    model as it stands.
+    state before it. The published model has its own matrices only if it differs from the trained
+    model.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class Matrices:
 
 
 def _shared(rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
-    """Zeros that this process and those forked from it share; pages are taken as they are first
-    written."""
+    """Zeros in memory that this process shares with its forked processes. Pages are taken when they
+    are first written."""
     size = rows * columns * dtype.itemsize
     return torch.frombuffer(mmap.mmap(-1, max(size, 1)), dtype=dtype, count=rows * columns).view(
         rows, columns

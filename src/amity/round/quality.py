@@ -1,4 +1,4 @@
-"""What is measured of the whole network: the quality of the choice, and the theorem's
+"""What is measured over the whole network: the quality of the choice, and the theorem's
 quantities."""
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def overlap_matrix(labels: Mapping[PeerId, tuple[float, ...]]) -> Matrix:
 
 
 def auc(friend: np.ndarray[Any, Any], score: np.ndarray[Any, Any]) -> float | None:
-    """Chance that a friend is ranked above a stranger (ties count half); None where one of the
-    kinds is missing."""
+    """Chance that a friend is ranked above a stranger (ties count half). None if there are no
+    friends or no strangers."""
     friends = int(friend.sum())
     strangers = len(friend) - friends
     if not friends or not strangers:
@@ -67,7 +67,7 @@ def choice_quality(
     """Precision and recall of those taken, AUC of the strategy's ranking, and the share of friends
     among all in reach.
 
-    A peer's scores rank its neighbours; where it has none, the weights of its row do.
+    A peer's scores rank its neighbours. If it has no scores, the weights of its row do.
     """
     names = sorted(labels)
     at = {name: i for i, name in enumerate(names)}

@@ -1,4 +1,4 @@
-"""What is written down of one peer's round, the same in every runtime."""
+"""The record of one peer's round, the same in every runtime."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def record_of(
     scores: Scores,
     **more: Any,
 ) -> PeerRecord:
-    """`more` are fields that only some runs have: of privacy, attackers, real peers."""
+    """`more` are fields that only some runs have: for privacy, attackers, real peers."""
     return PeerRecord(
         peer=peer,
         round=round,
@@ -36,5 +36,5 @@ def record_of(
 
 
 def is_due(round: int, rounds: int, every: int) -> bool:
-    """Whether something that is measured every so many rounds, and in the last, is due."""
+    """Whether a measurement is due that is taken every few rounds, and in the last round."""
     return round % every == 0 or round + 1 == rounds

@@ -1,8 +1,8 @@
-"""Some peers, and everything that is computed on their data. An engine has one shard, or one on
-each machine.
+"""A shard: some peers, and everything that is computed on their data. An engine has one shard, or
+one on each machine.
 
-Every verb may be done twice with the same result: it reads what the phase before left and writes
-rows that nothing of its own phase reads. So work that was cut short is simply done again.
+Every method may be called twice with the same result. It reads what the phase before left, and
+writes rows that nothing in its own phase reads. So work that was interrupted is simply done again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from amity.round.matrices import Matrices
 
 
 class Trained(NamedTuple):
-    """What the engine keeps of one peer's training."""
+    """What the engine keeps from one peer's training."""
 
     loss: float
     forward: int
@@ -40,7 +40,7 @@ class Trained(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """Answers, and the passes that they took."""
+    """Answers, and the forward and backward passes that they took."""
 
     values: list[Any]
     forward: int
@@ -57,7 +57,8 @@ class Hosted(NamedTuple):
 
 
 class Shard:
-    """The peers of one place, with their rows and the one module that serves them."""
+    """The peers in one process, with their rows in the matrices, and the one torch module that
+    serves them."""
 
     def __init__(
         self, world: World, peers: Mapping[PeerId, Peer], matrices: Matrices, stack: Stack | None
@@ -79,7 +80,8 @@ class Shard:
         return self.peers[name].share if name in self.peers else self.lent[name]
 
     def _share_for(self, me: Peer, name: PeerId) -> Share:
-        """A model as it stands in my row: my own and that of my start are mine to know."""
+        """A model as it is used in my row. For my own model and my start, it is the one that I
+        know, not the published one."""
         if name == START:
             return me.share_start
         return me.mine if name == me.name else self.share_of(name)
@@ -96,8 +98,8 @@ class Shard:
         spec: CardSpec | None,
         allowed: tuple[int | None, ...] = (),
     ) -> list[Trained]:
-        """Local training of a group, then its cards. `allowed` are the private steps that are left
-        to each."""
+        """Local training of a group, then its cards. `allowed` is the number of private steps left
+        to each peer."""
         peers = self._at(names, round)
         for peer, steps in zip(peers, allowed, strict=bool(allowed)):
             peer.allowed = steps
@@ -133,7 +135,8 @@ class Shard:
         round: int,
         brought: Mapping[PeerId, Share] | None = None,
     ) -> Answered:
-        """What a fact says of others' models; `brought` are those that came back from visits."""
+        """What a fact says about other peers' models. `brought` are models that came back from
+        visits."""
         (peer,) = self._at([me], round)
         here = brought or {}
         models = {j: peer.adopt(here[j] if j in here else self._share_for(peer, j)) for j in others}
@@ -172,7 +175,7 @@ class Shard:
         return Hosted(offer, peer.ledger.forward, peer.ledger.backward, peer.spent)
 
     def settle(self, me: PeerId, row: Row, round: int) -> None:
-        """Mix by the row, and take the result in. Rows that are equal are summed once."""
+        """Mix by the row, and take the result over. Equal rows are summed once."""
         (peer,) = self._at([me], round)
         own = START in row or (peer.attacking and me in row)
         key = None if own else (round, tuple(sorted(row.items())))
@@ -222,8 +225,8 @@ class Shard:
         )
 
     def gradient(self, me: PeerId) -> None:
-        """∇F_i at the common point, left in the row of `trained`: by the end of a round nothing
-        else needs that."""
+        """∇F_i at the common point. It is written into the row of `trained`, which nothing else
+        needs at the end of a round."""
         peer = self.peers[me]
         peer.trained.copy_(self.world.learner.gradient(self.matrices.common, peer.data.train)[0])
 
@@ -239,8 +242,8 @@ class Shard:
     def _together(
         self, peers: Sequence[Peer], work: Sequence[Training[Any]], contexts: Sequence[Context]
     ) -> list[Any]:
-        """Run generators of requests side by side: fits of one kind are done in one stacked step,
-        where that is on."""
+        """Run generators of requests side by side. If stacking is on, fits of the same kind are
+        done in one step."""
         results: list[Any] = [None] * len(work)
         asked: dict[int, TrainingRequest] = {}
 
@@ -296,7 +299,7 @@ class Shard:
 
 
 def _kind(request: TrainingRequest) -> tuple[Any, ...]:
-    """Requests of one kind can be fulfilled in one step."""
+    """The kind of a request. Requests of the same kind can be fulfilled in one step."""
     if not isinstance(request, Fit):
         return (type(request).__name__,)
     bounds = (request.pull, request.anchor is not None, request.mask is not None)

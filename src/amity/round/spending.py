@@ -1,4 +1,5 @@
-"""What privacy has cost a peer, and what it may still spend: counted alike in every runtime."""
+"""What privacy has cost a peer, and what it may still spend: counted in the same way in every
+runtime."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from amity.peer.privacy import Account, account_of
 
 
 class Spent(TypedDict, total=False):
-    """Fields of a `PeerRecord`; none where nothing is private."""
+    """Fields of a `PeerRecord`. Empty if nothing is private."""
 
     private_steps: int
     epsilon: float
@@ -18,27 +19,28 @@ class Spent(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Budget:
-    """One peer's account; None where nothing is private."""
+    """One peer's account; None if nothing is private."""
 
     account: Account | None = None
 
     @classmethod
     def of(cls, config: Config, examples: int) -> Budget:
-        """For a peer with so many training examples."""
+        """For a peer with this many training examples."""
         return cls(account_of(config.privacy.instance, examples, config.train.batch))
 
     @property
     def rate(self) -> float:
-        """The chance of an example to be in a private step."""
+        """The chance that an example is in a private step."""
         return 1.0 if self.account is None else self.account.rate
 
     def allowed(self, steps: int) -> int | None:
-        """Private steps that there is still room for after so many; None: any number."""
+        """How many more private steps the budget allows after this many; None if there is no
+        limit."""
         limit = None if self.account is None else self.account.limit
         return None if limit is None else max(0, limit - steps)
 
     def spent(self, steps: int) -> Spent:
-        """For the record; no ε where nothing was noised (it would be infinite)."""
+        """For the record. Without noise there is no ε (it would be infinite)."""
         if self.account is None:
             return {}
         noised = bool(self.account.mechanism.sigma)

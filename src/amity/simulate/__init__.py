@@ -11,7 +11,7 @@ __all__ = ["Simulation"]
 
 
 def __getattr__(name: str) -> Any:
-    """The simulator loads torch, and whoever only looks at the engines must not wait for that."""
+    """The simulator loads torch. Code that only looks at the engines must not wait for that."""
     if name != "Simulation":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from amity.simulate.engine import Simulation

@@ -1,12 +1,12 @@
-"""The crew on a Ray cluster: a fixed pool of actors, each with a shard of the peers, that keep
-their rows.
+"""The crew on a Ray cluster: a fixed pool of actors. Each has a shard of the peers, and keeps their
+rows.
 
-Only what a plan asks for moves: a model that a job reads elsewhere is put into the object store
-once a round by the actor that has it. Rows are mixed where their peer lives. Every wait has a
-limit. When an actor is lost, all are built anew on the nodes that are left, the run goes back to
-its last checkpoint, and the rounds since are done again: the bits are the same.
+Only what a plan asks for moves. If a job on another actor reads a model, the actor that has it puts
+it into the object store, once per round. Rows are mixed where their peer lives. Every wait has a
+limit. When an actor is lost, all actors are built again on the nodes that are left. The run goes
+back to its last checkpoint and repeats the rounds since then, with the same bits.
 
-Ray itself lets whoever reaches its ports run code: keep a cluster inside a network of your own.
+Anyone who can reach Ray's ports can run code: keep a cluster inside your own network.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def unpack(packed: Packed) -> Share:
 
 
 def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    """Arrays from the object store are read-only, and torch wants them otherwise."""
+    """Arrays from the object store are read-only, but torch needs writable ones."""
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
@@ -61,7 +61,7 @@ class Place:
         self.shard: Shard
 
     def build(self) -> None:
-        """Apart from the constructor, whose errors Ray reports as the death of the actor."""
+        """Not in the constructor, because Ray reports errors there as the death of the actor."""
         config_toml, names, mine = self._plan
         keep_memory()
         torch.set_num_threads(1)
@@ -75,8 +75,8 @@ class Place:
     def do(
         self, jobs: Sequence[Job], lent: Sequence[PeerId], guests: Sequence[PeerId], *models: Packed
     ) -> list[Any]:
-        """Do jobs that read these models of peers elsewhere: first published ones, then ones of the
-        round's start."""
+        """Do jobs. The models of peers on other actors that they read are given here: first the
+        published ones, then those of the round's start."""
         shares = [unpack(model) for model in models]
         self.shard.lent = dict(zip(lent, shares[: len(lent)], strict=True))
         self.shard.lent_start = dict(zip(guests, shares[len(lent) :], strict=True))
@@ -165,7 +165,8 @@ class RayCrew:
     # -- the pool ----------------------------------------------------------------------------------
 
     def rebuild(self) -> None:
-        """A fresh pool on the nodes that are there, with all peers before their first round."""
+        """A new pool on the nodes that are available, with all peers as before their first
+        round."""
         for attempt in range(3):
             self._kill()
             try:
@@ -203,7 +204,7 @@ class RayCrew:
         self._places, self._home, self._published = [], {}, {}
 
     def _get(self, references: Sequence[Any], what: str) -> list[Any]:
-        """The values, in time; otherwise the crew is lost."""
+        """The values. If they do not come in time, the crew counts as lost."""
         errors = self.ray.exceptions
         try:
             values: list[Any] = self.ray.get(list(references), timeout=self.timeout)
@@ -266,7 +267,7 @@ class RayCrew:
         return results
 
     def _parcels(self, jobs: Sequence[Job]) -> Iterator[tuple[int, list[int]]]:
-        """Jobs of one actor: one by one where models must travel, else a few calls for all of
+        """The jobs of one actor: one by one if models must travel, otherwise a few calls for all of
         them."""
         plain: dict[int, list[int]] = {}
         for k, job in enumerate(jobs):
@@ -371,7 +372,7 @@ class RayCrew:
 
 
 def _connect(address: str) -> Any:
-    """Ray, connected: to a cluster, or to one of this machine alone that is started here."""
+    """Ray, connected to a cluster, or to one that is started here on this machine alone."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray

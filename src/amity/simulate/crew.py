@@ -1,10 +1,10 @@
-"""Who does the jobs of a round: this process, or as many forked workers as there are cores.
+"""The crew does the jobs of a round: this process, or as many forked workers as there are cores.
 
 Workers are forked, one thread each. All vectors lie in memory that they share with this process, so
 a job is a few bytes ("train peer-07 in round 3") and so is its answer. This process hands out jobs
-by one pipe a worker, holds no lock that a dying worker could take along, and does again what a
-killed worker left unfinished: jobs can be repeated, so the bits do not depend on the number of
-workers, on who does what, or on who dies.
+through one pipe per worker. There is no lock that a dying worker could hold. Jobs that a killed
+worker left unfinished are done again. So the bits do not depend on the number of workers, on which
+worker does what, or on which one dies.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ TellPart = Callable[[float], None]
 
 
 class CrewLost(Failure):
-    """Some of the crew is gone, and with it the rows of its peers: go back to the last
-    checkpoint."""
+    """A part of the crew is gone, and with it the rows of its peers. The run must go back to the
+    last checkpoint."""
 
 
 class Crew(Protocol):
@@ -48,7 +48,7 @@ class Crew(Protocol):
         """The results, in the order of the jobs."""
 
     def shares(self, names: tuple[PeerId, ...], me: PeerId = "") -> dict[PeerId, Share]:
-        """Models as they were published this round; mine as I mix it myself."""
+        """Models as they were published in this round; my own as I mix it myself."""
 
     def start_shares(self, names: tuple[PeerId, ...], round: int) -> dict[PeerId, Share]:
         """Models of the round's start, as they go on a visit."""
@@ -64,7 +64,7 @@ class Crew(Protocol):
         round: int,
         brought: Mapping[PeerId, Share],
     ) -> Answered:
-        """What a fact says of models some of which exist nowhere but here."""
+        """What a fact says about models, when some of them exist only in this process."""
 
     def offered(self) -> torch.Tensor | None:
         """Which coordinates the first peer's share has; None: all."""
@@ -87,8 +87,8 @@ class Crew(Protocol):
 
 
 class Inline:
-    """Everything in this process: the plain version, and the one for devices that cannot be
-    forked."""
+    """Does everything in this process: the simple version, and the one for devices that do not
+    allow forking."""
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
@@ -145,7 +145,7 @@ class Inline:
             peer.reset()
 
     def close(self) -> None:
-        """Nothing to end."""
+        """There is nothing to end."""
 
 
 TRIES = 3
@@ -211,7 +211,7 @@ class Workers(Inline):
         return [result for parcel in results if parcel is not None for result in parcel]
 
     def _with_news(self) -> list[tuple[int, _Worker]]:
-        """Who has answered or died."""
+        """The workers that have answered or died."""
         signs: dict[Any, tuple[int, _Worker]] = {}
         for place, worker in enumerate(self._crew):
             signs |= {worker.pipe: (place, worker), worker.process.sentinel: (place, worker)}
@@ -248,8 +248,8 @@ class Workers(Inline):
         tries: list[int],
         parcels: Sequence[Sequence[Job]],
     ) -> None:
-        """Hire another, and put back what the dead one had; give up on work that kills whoever
-        takes it."""
+        """Start another worker, and put the jobs of the dead one back. Give up on work that kills
+        every worker that takes it."""
         worker.process.join()
         worker.pipe.close()
         if worker.parcel is not None:
@@ -278,7 +278,8 @@ class Workers(Inline):
         return _Worker(process, mine)
 
     def _unpacked(self, result: Any, place: int) -> Any:
-        """Take a model off the tray before that worker can lay down another."""
+        """Take a model off the tray (a shared matrix) before that worker can put another one
+        there."""
         if not isinstance(result, Hosted) or not isinstance(result.offer.share, _OnTray):
             return result
         theta, mask = self._trays[2 * place : 2 * place + 2]
@@ -299,7 +300,7 @@ def _dismiss(crew: list[_Worker]) -> None:
 
 @dataclass(frozen=True)
 class _OnTray(Share):
-    """Stands for a model that lies on the worker's tray."""
+    """Stands for a model that is on the worker's tray, a shared matrix."""
 
     masked: bool = False
 
@@ -327,7 +328,7 @@ def _done(shard: Shard, parcel: Sequence[Job], tray: torch.Tensor) -> bytes:
 
 
 def _packed(result: Any, tray: torch.Tensor) -> Any:
-    """Vectors go by the tray; only numbers go through the pipe."""
+    """Vectors go through the tray, a shared matrix; only numbers go through the pipe."""
     if not isinstance(result, Hosted) or result.offer.share is None:
         return result
     share = result.offer.share

@@ -19,7 +19,7 @@ OWN_START = Offer(share=ELSEWHERE)
 
 
 def is_central(strategy: Strategy) -> bool:
-    """Whether a strategy stands for a server: everyone is its neighbour, and models move by way of
+    """Whether a strategy stands for a server: everyone is a neighbour, and all models move through
     it."""
     return isinstance(strategy, Reference) and strategy.ignores_graph
 
@@ -68,7 +68,8 @@ class LocalDesk:
         return here
 
     def _lose(self, fact: Fact, other: Seat) -> None:
-        """A lost answer costs its sender (and a lost model its owner) what it would have cost."""
+        """A lost answer costs its sender as much as one that arrives; the same for a lost model and
+        its owner."""
         nowhere = Ledger()
         if fact.sends:
             transfer("model", self.me.start_bytes, self.me.ledger, nowhere)
@@ -84,7 +85,7 @@ class LocalDesk:
         hosted: Mapping[PeerId, Offer],
         gallery: Gallery | None,
     ) -> Answers:
-        """The answers; `hosted` are the offers of those who computed on my model."""
+        """The answers. `hosted` are the offers of the peers that computed on my model."""
         if fact.sends:
             offers = {j: hosted[j] for j in here}
             self._send(here, offers)
@@ -102,8 +103,8 @@ class LocalDesk:
         return fact.read(self.me, offers)
 
     def _send(self, here: list[PeerId], offers: Mapping[PeerId, Offer]) -> None:
-        """My model goes to those who compute on it, once; what comes back made for me exists
-        nowhere else."""
+        """My model goes once to each peer that computes on it. What comes back was made for me, and
+        exists nowhere else."""
         me = self.me
         for j in here:
             if j != me.name and j not in self._sent:

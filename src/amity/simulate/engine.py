@@ -110,7 +110,8 @@ class Simulation:
         return self.shard.peers
 
     def final_model(self, name: PeerId) -> torch.Tensor:
-        """What is evaluated of a peer, to the bit: computed with its group."""
+        """The model of a peer that is evaluated. It is computed with its group, so that the bits
+        are the same."""
         unit = next(unit for unit in self.units if name in unit)
         return self.shard.final_models(unit, self.peers[name].round)[unit.index(name)]
 
@@ -183,8 +184,8 @@ class Simulation:
                 self._seated(self.seats[name], mine)
 
     def _seated(self, seat: Seat, trained: Trained) -> None:
-        """Take down what a training said of itself. A lasting sketch is computed again after a
-        resume, for nothing."""
+        """Take down the results of a training. A sketch that never changes is computed again after
+        a resume, and not counted."""
         backward, forward = trained.backward, trained.forward
         if self._sketches.lasting and trained.sketch is not None and seat.round > 0:
             examples = self.config.facts.examples
@@ -298,8 +299,8 @@ class Simulation:
     def _with_theory(
         self, record: RoundRecord, rows: Mapping[PeerId, Row], near: Near
     ) -> RoundRecord:
-        """The theorem's quantities, of the part of the model that is shared. The gradients take the
-        place of `trained`."""
+        """The theorem's quantities, for the part of the model that is shared. The gradients
+        overwrite `trained`."""
         starts = self.crew.matrix("start")
         mean = torch.zeros_like(starts[0])
         for start in starts:
@@ -320,13 +321,14 @@ class Simulation:
     # -- checkpoints -------------------------------------------------------------------------------
 
     def snapshots(self) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
-        """Tensors by peer: with config and notebooks, all that the rest of the run depends on."""
+        """Tensors by peer. Together with config and notebooks, the rest of the run depends on
+        nothing else."""
         return self.crew.snapshots()
 
     @property
     def memories(self) -> dict[PeerId, Any]:
-        """Notebooks; with privacy or liars also what the rest of the run must know of the rounds
-        before."""
+        """Notebooks. With privacy or attackers that lie, also what the rest of the run must know
+        about the rounds before."""
         return {name: self._remembered(seat) for name, seat in self.seats.items()}
 
     @property
@@ -353,7 +355,7 @@ class Simulation:
             seat.card = Card(seat.name, seat.round, seat.examples, seat.degree, sketch)
 
     def rewind(self) -> None:
-        """Before the first round, with a crew that is whole."""
+        """Go back to before the first round, with a complete crew."""
         self.crew.rebuild()
         for seat in self.seats.values():
             seat.memory, seat.private, seat.card = {}, 0, None

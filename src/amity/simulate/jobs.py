@@ -1,4 +1,4 @@
-"""What the engine has done by its crew: one frozen value for each verb of a shard.
+"""The jobs that the engine gives to its crew: one frozen value for each kind of work in a shard.
 
 A job names the peer in whose shard it is done (`at`), whose published models it reads there
 (`needs`), and whose models of the round's start (`guests`). It goes through a pipe in a few bytes,
@@ -40,7 +40,7 @@ class Job:
 
     @property
     def repeatable(self) -> bool:
-        """Whether it can be done again after it was cut short."""
+        """Whether it can be done again after it was interrupted."""
         return True
 
     def on(self, shard: Shard) -> Any:
@@ -115,7 +115,7 @@ class SettleJob(Job):
 
     @property
     def repeatable(self) -> bool:
-        """A row that stands on its own model of the start overwrites what it reads."""
+        """A row that uses the peer's own model of the start overwrites what it reads."""
         return START not in self.row
 
     def on(self, shard: Shard) -> None:
@@ -141,7 +141,7 @@ class GradientJob(Job):
 
 
 def perform(job: Job, shard: Shard) -> Any:
-    """Do a job; a method may be anybody's code, and what it does wrong is said of it."""
+    """Do a job. A method may be a user's code, so an error inside it names the method."""
     try:
         return job.on(shard)
     except AmityError:

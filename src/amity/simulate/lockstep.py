@@ -75,7 +75,7 @@ class Lockstep:
     def decide(
         self, names: Sequence[PeerId], round: int, near: Near
     ) -> tuple[dict[PeerId, Decision], dict[PeerId, Share]]:
-        """Every peer's decision; and the mixed models of those who had visitors' models, which
+        """Every peer's decision; and the mixed models of peers that used models from visits, which
         exist nowhere else."""
         courses = {name: self._begin(name, round, near[name]) for name in names}
         mixed: dict[PeerId, Share] = {}
@@ -160,8 +160,8 @@ class Lockstep:
         )
 
     def _measuring(self, course: _Course, fact: ModelFact) -> list[Job]:
-        """What is not known yet of the models that are here. Those that came back from visits are
-        in this process only, so that they are measured at once."""
+        """Jobs for what is not known yet about models that have arrived. Models that came back from
+        visits are only in this process, so they are measured at once."""
         me, t, brought = course.desk.me, course.view.round, course.desk.brought
         others = tuple(j for j in course.here if fact.together or (fact, j) not in me.known)
         if not others:
@@ -174,7 +174,7 @@ class Lockstep:
         return [MeasureJob(at=me.name, round=t, fact=fact, others=others)]
 
     def _take(self, jobs: Sequence[Job]) -> dict[PeerId, dict[PeerId, Offer]]:
-        """Have jobs done and take down what came of each."""
+        """Have jobs done, and take down their results."""
         hosted: dict[PeerId, dict[PeerId, Offer]] = {}
         for job, result in zip(jobs, self.crew.do(jobs, self.tell) if jobs else [], strict=True):
             seat = self.seats[job.at]
@@ -200,7 +200,7 @@ class Lockstep:
         return decision
 
     def _mix_brought(self, course: _Course) -> dict[PeerId, Share]:
-        """The mixed model of a peer whose row stands on models that came back from visits."""
+        """The mixed model of a peer whose row uses models that came back from visits."""
         row, brought, me = course.decided.row, course.desk.brought, course.view.me
         course.desk.brought = {}
         check_row(row, me, course.desk.arrived)

@@ -51,13 +51,13 @@ class Seat:
     """Facts of this round that looked at raw data past any privacy."""
 
     def begin(self, round: int, degree: int) -> None:
-        """A new round: nothing of the last one's answers is kept."""
+        """A new round: the answers of the last one are forgotten."""
         self.last = self.card.sketch if self.card is not None else None
         self.round, self.degree, self.card, self.losses = round, degree, None, None
         self.ledger, self.known, self.offers, self.raw = Ledger(), {}, {}, set()
 
     def offer_to(self, fact: Fact, asker: Seat) -> Offer:
-        """What a fact moves from me to this asker, who may be lied to."""
+        """What a fact moves from me to this asker. An attacker may lie to it."""
         offer = self.offer(fact)
         return offer if self.attack is None or asker is self else self.tampered(offer, asker)
 
@@ -95,7 +95,7 @@ class Seat:
         return {j: self.known[fact, j] for j in peers}
 
     def learn(self, fact: ModelFact, others: Sequence[PeerId], values: Sequence[Any]) -> None:
-        """Remember what was measured of others' models, for the rest of the round."""
+        """Remember what was measured about other peers' models, for the rest of the round."""
         self.known |= {(fact, j): value for j, value in zip(others, values, strict=True)}
 
     @property
@@ -109,11 +109,11 @@ class Seat:
 
 
 class Gallery:
-    """All cards of a round: the cosines of any two, from one product where most pairs are asked
-    for.
+    """All cards of a round, and the cosine of any two. If most pairs are asked for, one product
+    gives them all.
 
-    Products are taken in double precision and rounded once, so that a cosine has the same bits
-    however many are computed together.
+    Products are computed in double precision and rounded once. So a cosine has the same bits, no
+    matter how many are computed together.
     """
 
     def __init__(self, seats: Mapping[PeerId, Seat], pairs: int) -> None:

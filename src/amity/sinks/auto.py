@@ -1,4 +1,4 @@
-"""Progress in whichever form suits the place."""
+"""Progress in the form that suits the place."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def plain(value: Any) -> Any:
 
 
 class LineFile:
-    """The file is made when the first event comes."""
+    """A file of events. It is made when the first event comes."""
 
     def __init__(self, path: str) -> None:
         self._path = path

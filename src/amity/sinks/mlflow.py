@@ -36,9 +36,10 @@ class Mlflow:
     """Runs in MLflow: `mlflow ui --backend-store-uri sqlite:///mlflow.db`.
 
     `uri` is a database file such as `runs/mlflow.db` or any tracking URI; empty: what the variable
-    MLFLOW_TRACKING_URI says, else `mlflow.db`. An experiment is a comparison, named as its folder;
-    runs alone stand in the experiment `amity`. `experiment` is one name for all. A run that goes on
-    keeps the rounds that MLflow has already. `peers` adds the numbers of each single peer.
+    MLFLOW_TRACKING_URI says, else `mlflow.db`. A comparison is an experiment, named after its
+    folder; single runs are in the experiment `amity`. `experiment` gives one name for all. A run
+    that is continued keeps the rounds that MLflow has already. `peers` adds the numbers of each
+    single peer.
     """
 
     uri: str = ""
@@ -61,8 +62,8 @@ class Mlflow:
 
 
 def _tracking_uri(uri: str) -> str | None:
-    """None: MLflow decides. A plain file name is a SQLite database; MLflow keeps it open by its
-    URI, so that it must not depend on where we are."""
+    """None: MLflow decides. A plain file name is a SQLite database. MLflow keeps it open by its
+    URI, so the URI must not depend on the working directory."""
     if not uri.endswith(".db") or "://" in uri:
         return uri or None
     path = Path(uri).resolve()
@@ -71,7 +72,8 @@ def _tracking_uri(uri: str) -> str | None:
 
 
 class _Run:
-    """One cell. By the client, which knows no active run: any number may be open at once."""
+    """One cell. It uses MLflow's client, which has no active run, so any number may be open at
+    once."""
 
     def __init__(self, client: Any, experiment: str, event: RunStarted) -> None:
         from mlflow.entities import Param
@@ -93,7 +95,7 @@ class _Run:
         self.known = [metric.step for metric in client.get_metric_history(self._id, ALWAYS)]
 
     def _batches(self, what: str, entries: Iterable[Any], size: int) -> None:
-        """As many at a time as a tracking server takes."""
+        """Batches as large as a tracking server accepts."""
         rest = iter(entries)
         while part := list(itertools.islice(rest, size)):
             self._client.log_batch(self._id, **{what: part})
@@ -124,5 +126,5 @@ def _tags(cell: CellId) -> dict[str, str]:
 
 
 def _allowed(name: str) -> str:
-    """A name with the characters that MLflow takes."""
+    """A name with only the characters that MLflow accepts."""
     return re.sub(r"[^\w./ -]", "_", name)

@@ -1,4 +1,4 @@
-"""A swarm at one look: a line for each peer, live on a terminal; elsewhere a line now and then."""
+"""A swarm at a glance: a line for each peer, live on a terminal; elsewhere a line now and then."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STATES = {RunQueued: "waiting", RunStarted: "running", RunFailed: "failed", RunD
 
 @dataclass
 class Latest:
-    """The newest of one peer."""
+    """The newest figures of one peer."""
 
     rounds: int
     state: str = "waiting"

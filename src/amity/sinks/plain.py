@@ -1,4 +1,4 @@
-"""Lines in a log: every few seconds how far it is, for where there is no terminal."""
+"""Lines in a log, for places without a terminal: every few seconds, how far the run is."""
 
 from __future__ import annotations
 

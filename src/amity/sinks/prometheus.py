@@ -1,7 +1,8 @@
-"""Figures for Prometheus, by run and seed, on a port of this machine only.
+"""Figures for Prometheus, by run and seed, on a port that only this machine can reach.
 
-A real peer shows the same gauges beside its own counters (net/audit.py). Those stay with its log:
-they count every message and every refusal, of which the stream is told at most once a second.
+A real peer shows the same gauges beside its own counters (net/audit.py). The counters belong to its
+log: they count every message and every refusal, while the stream is told of them at most once per
+second.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ class Opens(Protocol):
     """An entry: the options of a sink, and how to make it."""
 
     def open(self) -> Sink:
-        """A sink that has taken nothing yet. A `ConfigError` stops everything before it begins;
-        any other error leaves this sink out."""
+        """A sink that has taken nothing yet. A `ConfigError` stops the run before it begins; after
+        any other error this sink is left out."""
 
 
 sinks: Registry[Opens] = Registry("sink", "open", home="amity.sinks")

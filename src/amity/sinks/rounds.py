@@ -14,7 +14,7 @@ from amity.sinks.registry import sinks
 
 
 def took(report: Report) -> str:
-    """From whom a lone peer took; of many peers, from how many."""
+    """For a single peer: from whom it took. For many peers: from how many they took."""
     if len(report.peers) != 1:
         return f"{report.network.taken:.3g} neighbours"
     (me,) = report.peers
@@ -47,7 +47,7 @@ class RoundLines:
 @sinks.register("rounds")
 @dataclass(frozen=True)
 class RoundByRound:
-    """A line on standard output for each round: accuracy, and from whom was taken."""
+    """A line on standard output for each round: accuracy, and from whom the peer took."""
 
     def open(self) -> Sink:
         return RoundLines(out_console)

@@ -1,8 +1,8 @@
 """The stream: every event to every sink, in order.
 
-A sink that fails, whenever it does, is reported in one line and left out from then on; the run
-goes on. What was wrong with the request itself (a name, an option, a package that is not there)
-is an error before anything begins.
+A sink that fails, at any time, is reported in one line and left out from then on; the run goes on.
+If the request itself is wrong (a name, an option, a missing package), it is an error before
+anything begins.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Chosen:
 
 
 def choose(wanted: Wanted) -> list[Chosen]:
-    """What was asked for, checked as far as names and options tell."""
+    """The sinks that were asked for, with names and options checked."""
     if wanted is None:
         wanted = ["notebook"] if in_notebook() else []
     if isinstance(wanted, str):
@@ -69,7 +69,8 @@ def _itself(sink: Sink) -> Sink:
 
 
 class Stream:
-    """All sinks of a run, as one. Use as a context: it opens and closes them, each once."""
+    """All sinks of a run, as one. Use it in a `with` block: it opens and closes each of them
+    once."""
 
     def __init__(self, wanted: Wanted = None) -> None:
         self._choices = choose(wanted)

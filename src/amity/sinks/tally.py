@@ -1,4 +1,4 @@
-"""How far all cells are, counted from their events: what progress on a screen shows."""
+"""How far all cells are, counted from their events. Progress on a screen shows this."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Course:
 
 
 class Standings:
-    """Cells are learnt from the events that plan or start them."""
+    """Counts cells. It learns of them from the events that queue or start them."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -67,8 +67,8 @@ class Standings:
         return sum(course.rounds for course in self._cells.values())
 
     def leader(self) -> str:
-        """The best of those that a real network could run, all taken at the newest round that each
-        of them has seen; nothing where there are not two."""
+        """The best of the strategies that a real network could run, compared at the newest round
+        that all of them have reached. Empty if there are fewer than two."""
         fair = {k: c for k, c in self.rows.items() if not c[0].reference}
         reached = {k: max(max(c.accuracy, default=-1) for c in v) for k, v in fair.items()}
         common = min((t for t in reached.values() if t >= 0), default=-1)
@@ -79,7 +79,7 @@ class Standings:
         return f"leading at round {common + 1}: {best} {100 * known[best]:.1f} %"
 
     def left(self) -> str:
-        """About how long it will take, from the pace so far."""
+        """About how long it will still take, from the pace so far."""
         kept = sum(course.kept for course in self._cells.values())
         if not kept < self.done < self.rounds:
             return ""
@@ -88,7 +88,7 @@ class Standings:
 
 
 def mean(cells: list[Course], last: int | None = None) -> float | None:
-    """Mean accuracy of cells, each in its newest round, or in the newest not after `last`."""
+    """Mean accuracy of cells, each in its newest round, but not later than `last`."""
     values = []
     for course in cells:
         rounds = [t for t in course.accuracy if last is None or t <= last]

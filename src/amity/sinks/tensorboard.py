@@ -23,9 +23,10 @@ SHOWN = "network/accuracy"
 class TensorBoard:
     """Event files for TensorBoard, in `dir`/GROUP/RUN: `tensorboard --logdir tensorboard`.
 
-    GROUP is the comparison's folder (of a run alone: its own), RUN is label and seed. The files are
-    flushed after every round. A run that goes on begins another file, which tells TensorBoard from
-    which round on it replaces the files before it. `peers` adds the numbers of each single peer.
+    GROUP is the comparison's folder (for a single run: its own), RUN is label and seed. The files
+    are flushed after every round. A run that is continued begins another file, which tells
+    TensorBoard from which round on it replaces the files before it. `peers` adds the numbers of
+    each single peer.
     """
 
     dir: str = "tensorboard"
@@ -40,8 +41,8 @@ class TensorBoard:
 
 
 class _Files:
-    """The event files of one cell. Written in this thread: workers are forked while they are open,
-    and tensorboardX's usual writer would hand them a queue and a lock."""
+    """The event files of one cell. They are written in this thread. Workers are forked while the
+    files are open, and would inherit a queue and a lock from tensorboardX's usual writer."""
 
     known = ()
     """Nothing: what is told again replaces what was there."""
@@ -60,8 +61,8 @@ class _Files:
         self._writer.flush()
 
     def _file(self, kind: str = "") -> Any:
-        """A new file. Its name begins with the second: what we add keeps files of one second in
-        their order, and says whose they are."""
+        """A new file. Its name begins with the time in seconds. What we add keeps files of the same
+        second in order, and says whose they are."""
         from tensorboardX.event_file_writer import EventsWriter
 
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -88,8 +89,8 @@ class _Files:
         self._last = round
 
     def end(self, outcome: End, error: str = "") -> None:
-        """How it ended is a file of its own: TensorBoard keeps the first such word that it reads,
-        and a run that failed may go on."""
+        """How the run ended is written to its own file: TensorBoard keeps the first end that it
+        reads, and a run that failed may be continued."""
         from tensorboardX.summary import text
 
         self._writer.close()

@@ -1,7 +1,7 @@
 """What all trackers share: one track per cell, and the numbers of a round by name.
 
-A tracker is a sink that keeps each cell as a run in somebody else's tool. A tool has to say only
-how it begins a track, what it does with the numbers of a round, and how a track ends.
+A tracker is a sink that keeps each cell as a run in another tool. The file of a tool only says how
+a track begins, what is done with the numbers of a round, and how a track ends.
 
     network/accuracy         of the whole network: the fields of RoundRecord
     peers/train_loss/mean    over honest peers: the fields of PeerRecord and the strategy's notes
@@ -10,8 +10,8 @@ how it begins a track, what it does with the numbers of a round, and how a track
     peer/NAME/accuracy       of one peer, where the option `peers` asks for it
     excluded/Loss            a text: this run's ε does not cover that fact
 
-What is not a finite number is left out, and seconds are rounded as timings.jsonl has them: so the
-tool shows the same, whether it was told during the run or afterwards from its directory.
+Values that are not finite numbers are left out, and seconds are rounded as in timings.jsonl. So the
+tool shows the same values, during the run or afterwards from its directory.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Track(Protocol):
         from then on."""
 
     def end(self, outcome: End, error: str = "") -> None:
-        """Nothing more will come. `stopped`: neither done nor failed, it can go on later."""
+        """Nothing more will come. `stopped`: neither done nor failed; it can be continued later."""
 
 
 class Tracker:
-    """A sink with a track for every cell that is under way, in any number at once."""
+    """A sink with a track for every cell that is running; any number may run at once."""
 
     def __init__(self, begin: Callable[[RunStarted], Track | None], *, peers: bool = False) -> None:
-        """`begin` may answer None: there is nothing to add. `peers`: also the numbers of each
+        """`begin` may return None if there is nothing to add. `peers`: also the numbers of each
         single peer."""
         self._begin, self._peers = begin, peers
         self._tracks: dict[CellId, Track] = {}
@@ -81,7 +81,8 @@ class Tracker:
                 self._tracks[event.cell], self._told[event.cell] = track, set(track.known)
 
     def _round(self, event: RoundDone) -> None:
-        """A round that was computed again after a fall-back has the same numbers: told once."""
+        """A round may be computed again after the run went back to a checkpoint. Its numbers are
+        the same, and are told once."""
         report, told = event.report, self._told[event.cell]
         if report.round not in told:
             values = numbers(report, peers=self._peers)
@@ -107,7 +108,7 @@ def group_of(cell: CellId) -> str:
 
 
 def identity(cell: CellId) -> str:
-    """The same for the same run directory, so that a run that goes on finds its track again."""
+    """The same for the same run directory, so that a continued run finds its track again."""
     return hashlib.sha256(str(Path(cell.path).resolve()).encode()).hexdigest()[:16]
 
 
@@ -149,8 +150,8 @@ def numbers(report: Report, *, peers: bool = False) -> dict[str, float]:
 
 
 def texts(report: Report) -> dict[str, str]:
-    """What must stand beside the numbers: the facts that ε does not cover. Each has a name of its
-    own, so that a later round that did without it does not take it back."""
+    """What must be shown beside the numbers: the facts that ε does not cover. Each has its own
+    name, so that a later round without this fact does not remove it."""
     return {f"excluded/{fact}": "not covered by ε" for fact in report.network.excluded or ()}
 
 

@@ -22,9 +22,9 @@ class Wandb:
     """Runs in Weights & Biases: grouped by comparison, named by label and seed.
 
     With `mode=offline` nothing leaves this machine and no account is needed: all is written below
-    `dir`/wandb, and `wandb sync` uploads it. A run that goes on keeps its id and the rounds that
-    were told already. W&B takes steps in rising order only: what was not told in its turn can not
-    be added later. `peers` adds the numbers of each single peer.
+    `dir`/wandb, and `wandb sync` uploads it. A run that is continued keeps its id and the rounds
+    that were told already. W&B accepts steps in rising order only: what was left out cannot be
+    added later. `peers` adds the numbers of each single peer.
     """
 
     project: str = "amity"
@@ -41,7 +41,7 @@ class Wandb:
         return Tracker(lambda event: self._run(wandb, event), peers=self.peers)
 
     def _run(self, wandb: Any, event: RunStarted) -> _Run | None:
-        """None if all was told before: another start would leave an empty folder."""
+        """None if all rounds were told before: another start would leave an empty folder."""
         told = 0 if self.mode == "online" else self._told(identity(event.cell))
         return _Run(wandb, self, event, told) if told < event.rounds else None
 

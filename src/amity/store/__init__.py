@@ -9,7 +9,8 @@
 
 A checkpoint counts only if its commit record is whole and agrees, by SHA-256, with the tensors and
 with the lines written so far. `recover` takes the newest such record and cuts the line files back
-to it: torn lines, half-written checkpoints and anything after a kill are repaired, never trusted.
+to it. So torn lines, half-written checkpoints and anything after a kill are repaired, never
+trusted.
 """
 
 from amity.store.checks import differences, refuse_foreign, refuse_unusable, same_code

@@ -1,4 +1,4 @@
-"""May a directory be used, and is what it holds what we think?"""
+"""Checks whether a directory may be used, and whether it holds what we expect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from amity.store.reading import CODE
 
 
 def refuse_foreign(path: Path, *known: str) -> None:
-    """Make a directory, unless there is one with other things in it than these."""
+    """Make a directory. Refuse one that holds anything other than these."""
     refuse_unusable(path)
     try:
         if (
@@ -30,7 +30,7 @@ def refuse_foreign(path: Path, *known: str) -> None:
 
 
 def same_code(path: Path, config: Config) -> None:
-    """A run goes on with the code that it began with: refuse a class of one's own that has changed
+    """A run is continued with the code that it began with: refuse your own class if it has changed
     since."""
     try:
         began = json.loads((path / CODE).read_bytes())
@@ -45,7 +45,7 @@ def same_code(path: Path, config: Config) -> None:
 
 
 def refuse_unusable(path: Path) -> None:
-    """A directory must be there or be possible, as far as names and types tell."""
+    """A directory must exist or be possible to make, judged by names and types."""
     try:
         nearest = next(p for p in (path, *path.absolute().parents) if p.exists())
         possible = nearest.is_dir()

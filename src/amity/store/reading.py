@@ -17,7 +17,7 @@ from amity.learn.tensors import Archive, digest_of
 from amity.records import Record
 
 CODE = "code.json"
-"""Files of one's own classes, with their digests."""
+"""Files of your own classes, with their digests."""
 BEFORE = (".lock", "checkpoint", CODE)
 """What may be there before config.toml is."""
 LINES = ("metrics.jsonl", "edges.jsonl", "rounds.jsonl")
@@ -35,13 +35,13 @@ class Commit:
 
 
 def config_digest(path: Path) -> str:
-    """Of the config as it is written, so that a later version with more options still takes up an
-    old run."""
+    """A digest of the config as it is written, so that a later version with more options can still
+    continue an old run."""
     return hashlib.sha256((path / "config.toml").read_bytes()).hexdigest()
 
 
 def commits(path: Path) -> Iterator[Commit]:
-    """Checkpoints that are whole, newest first; refused if they were made with another config."""
+    """Complete checkpoints, newest first; refused if they were made with another config."""
     for record_path in sorted((path / "checkpoint").glob("round-*.json"), reverse=True):
         commit = _read_commit(path, record_path)
         if commit is not None:

@@ -37,7 +37,7 @@ KEEP = 2
 
 
 class Checkpointed(Protocol):
-    """What a directory keeps of a run: all peers of a simulation, or one peer of a network."""
+    """What a directory stores about a run: all peers of a simulation, or one peer of a network."""
 
     @property
     def names(self) -> tuple[PeerId, ...]: ...
@@ -70,7 +70,7 @@ class RunDir:
     @staticmethod
     def check(path: Path, config: Config) -> Config:
         """Refuse a directory that cannot be used or belongs to something else. If it holds a run of
-        this config, what the config leaves open is as it was settled there."""
+        this config, what the config leaves open is taken from there."""
         refuse_unusable(path)
         existing = path / "config.toml"
         if existing.exists():
@@ -148,8 +148,8 @@ class RunDir:
     # -- reading back ------------------------------------------------------------------------------
 
     def recover(self, simulation: Checkpointed) -> int:
-        """Bring files and simulation to the newest good checkpoint, and return the round to go on
-        with."""
+        """Bring files and simulation back to the newest good checkpoint, and return the round to
+        continue with."""
         commit = next(commits(self.path), Commit(0, None, {}, dict.fromkeys(LINES, 0)))
         if commit.tensors is not None:
             simulation.restore(commit.round, commit.tensors.of, commit.memory)

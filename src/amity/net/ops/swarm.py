@@ -1,4 +1,4 @@
-"""A whole network on one machine, for trying it: an authority, certificates, one process a peer,
+"""A whole network on one machine, for trying it: an authority, certificates, one process per peer,
 and what came of it.
 
     OUT/config.toml, metrics.jsonl, edges.jsonl, rounds.jsonl, report.html
@@ -86,7 +86,7 @@ class Swarm:
     # -- files -------------------------------------------------------------------------------------
 
     def lay_out(self, say: Callable[[str], None] = lambda _text: None) -> None:
-        """Authority, keys, certificates, roster and a folder a peer; what is there already and
+        """Authority, keys, certificates, roster and one folder per peer; what is there already and
         still good is kept."""
         RunDir.create(self.out, self.config)
         if not (self.out / "ca" / "ca.pem").exists():
@@ -154,7 +154,7 @@ class Swarm:
     # -- processes ---------------------------------------------------------------------------------
 
     def start(self, names: Sequence[PeerId] | None = None) -> None:
-        """Fork one process a peer; each opens its own folder, as `amity peer run` would."""
+        """Fork one process per peer; each opens its own folder, as `amity peer run` would."""
         if not self.transport.may_fork:
             raise Failure(
                 "this process has opened a network itself and cannot fork peers; start the swarm in"
