@@ -49,9 +49,11 @@ def resume(path: Where, words: Keys = None) -> None:
     from amity.lab.result import Result
     from amity.lab.run import resume as resume_run
     from amity.show.terminal import show_run
+    from amity.sinks.stream import choose
     from amity.store import read_config
 
     mine = only(words or [], "sinks")
+    choose(sinks_of(mine, None))  # mistakes are found before anything else is done
     if Result(path, read_config(path)).complete:
         say(f"{path}: was complete already")
     show_run(resume_run(path, sinks_of(mine, None)), write_report(path))

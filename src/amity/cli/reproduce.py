@@ -47,11 +47,13 @@ def reproduce(
     cells. engine=ray spreads them over a cluster. --done shows what is finished so far.
     """
     from amity.config import count, split_words
+    from amity.sinks.stream import choose
 
     file, values, mine = split_words(words or [], *OWN)
     chosen = _chosen(name, preset, mine)
     scope = _scope(name, preset, file, values, mine)
     jobs, sinks = count(mine, "jobs"), sinks_of(mine, file)
+    choose(sinks)  # mistakes are found before anything else is done
     pages: list[Path] = []
     failed = False
     for one, experiment in chosen.items():

@@ -58,6 +58,8 @@ def _chosen(words: Sequence[str]) -> dict[str, Opens]:
     for spec in asked:
         options = read_spec(spec, sinks, "to") | values
         name = str(options.pop("name"))
+        if name in chosen:
+            raise ConfigError(f"to: {name!r} is named twice")
         chosen[name] = sinks[name].build(options)
     return chosen
 

@@ -25,6 +25,8 @@ def named(key: str, value: Any) -> Mapping[str, Any]:
         return section.read(value) or {"name": value}
     table = section.registry.table_of(value)
     if table is None and isinstance(value, Mapping):
+        if not all(isinstance(option, str) for option in value):
+            raise ConfigError(f"{key}: expected options by name, got {list(value)!r}")
         return value
     if table is None:
         raise ConfigError(f"{key}: {section.registry.refusal(value)}")

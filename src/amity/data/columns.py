@@ -79,6 +79,8 @@ def dataset_of(where: str, columns: Columns, test_share: float) -> Dataset:
 
 def images_first(where: str, x: Array) -> Array:
     """Examples as bytes or float32; images with the channels in front."""
+    if len(x.shape) and not len(x):
+        raise DataError(f"{where}: holds no examples")
     if x.dtype == object or x.dtype.kind not in "buif":
         raise DataError(f"{where}: x must be numbers, got {x.dtype}")
     if x.ndim < 2:
@@ -117,7 +119,7 @@ def numbered(where: str, labels: Array) -> tuple[tuple[str, ...], Array]:
         y = y.astype(np.int64)
     found, index = np.unique(y, return_inverse=True)
     if len(found) < 2:
-        raise DataError(f"{where}: only one class ({found[0]!r}); at least two are needed")
+        raise DataError(f"{where}: only one class ({found[0]}); at least two are needed")
     if len(found) > max(20, len(y) // 2):
         raise DataError(
             f"{where}: {len(found)} different labels for {len(y)} examples; these are no classes"

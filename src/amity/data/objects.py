@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from amity.data.base import Dataset, datasets
-from amity.data.columns import Columns, Fraction, dataset_of, from_mapping
-from amity.errors import DataError
+from amity.data.columns import COLUMNS, Columns, Fraction, dataset_of, from_mapping
+from amity.errors import DataError, unknown
 from amity.registry import fingerprint
 
 
@@ -24,6 +24,9 @@ def adapt(where: str, found: Any, test_share: float) -> Dataset:
 
         return dataset_of(where, read_hugging_face(where, found), test_share)
     if isinstance(found, Mapping):
+        for name in found:
+            if name not in COLUMNS:
+                raise DataError(f"{where}: {unknown('array', str(name), COLUMNS)}")
         return dataset_of(where, from_mapping(where, found), test_share)
     if isinstance(found, tuple) and 2 <= len(found) <= 4:
         return dataset_of(where, Columns(*map(np.asarray, found)), test_share)

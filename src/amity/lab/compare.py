@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,8 @@ def with_layer(base: Config, layer: Mapping[str, Any]) -> Config:
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
+    if not isinstance(seeds, Iterable):
+        raise ConfigError(f"seeds: expected a list of numbers, got {seeds!r}")
     if not seeds or len(set(seeds)) != len(seeds):
         raise ConfigError(f"seeds: expected different seeds, got {list(seeds)}")
 
@@ -187,7 +189,7 @@ def compare(
     `sinks` are told what happens, as in `run`. `before` is called with all cells before the first
     is run.
     """
-    if isinstance(strategies, str):
+    if isinstance(strategies, str) or not isinstance(strategies, Iterable):
         raise ConfigError(f"strategies: expected a list, got {strategies!r}; use [{strategies!r}]")
     stream = Stream(sinks_of(config, sinks))
     base = as_config(config, overrides)

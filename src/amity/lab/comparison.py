@@ -103,22 +103,27 @@ class Comparison:
 
 def read_comparison(path: Path) -> Comparison:
     """A comparison from its directory: its finished runs, even if others are still missing."""
+    results = {label: [r for r in runs if r.complete] for label, runs in runs_of(path).items()}
+    if not any(results.values()):
+        raise RunDirError(
+            f"{path}: no run of this comparison has ended yet; repeat the command with out={path}"
+        )
+    return Comparison(path, results)
+
+
+def runs_of(path: Path) -> dict[str, list[Result]]:
+    """All runs of a comparison that have begun, by label."""
     try:
         folders: dict[str, list[str]] = json.loads((path / "comparison.json").read_bytes())
     except (OSError, ValueError):
         raise RunDirError(
             f"{path}: holds neither a run (config.toml) nor a comparison (comparison.json)"
         ) from None
-    results: dict[str, list[Result]] = {}
-    for label, names in folders.items():
-        runs = [
+    return {
+        label: [
             Result(path / name, read_config(path / name))
             for name in names
             if (path / name / "config.toml").exists()
         ]
-        results[label] = [run for run in runs if run.complete]
-    if not any(results.values()):
-        raise RunDirError(
-            f"{path}: no run of this comparison has ended yet; repeat the command with out={path}"
-        )
-    return Comparison(path, results)
+        for label, names in folders.items()
+    }

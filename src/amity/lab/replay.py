@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amity.core import PeerId, Reference, Row
+from amity.errors import RunDirError
 from amity.events import CellId, Event, RoundDone, RunDone, RunStarted
-from amity.lab.comparison import read_comparison
+from amity.lab.comparison import runs_of
 from amity.lab.result import Result
 from amity.records import PeerRecord, Report, TimingRecord
 from amity.store import read_config, read_records
@@ -52,13 +53,12 @@ class Replay:
 
 
 def replays(path: Path) -> list[Replay]:
-    """The run of a directory, or all finished runs of a comparison or sweep."""
+    """The run of a directory, or all runs of a comparison or sweep that have begun."""
     if (path / "config.toml").is_file():
         return [Replay.of(Result(path, read_config(path)))]
-    results = read_comparison(path).results
     return [
         Replay.of(result, label=label, group=str(path))
-        for label, runs in results.items()
+        for label, runs in runs_of(path).items()
         for result in runs
     ]
 
@@ -74,10 +74,15 @@ def reports(result: Result) -> Iterator[Report]:
     seconds = _seconds(result.path)
     for network in result.rounds:
         at = network.round
+        if at not in peers or at not in rows:
+            raise RunDirError(
+                f"{result.path}: lines of round {at} are missing; `amity resume {result.path}`"
+                " repairs it"
+            )
         yield Report(
             round=at,
-            peers=peers.get(at, {}),
-            rows=rows.get(at, {}),
+            peers=peers[at],
+            rows=rows[at],
             network=network,
             seconds=seconds.get(at, {}),
         )

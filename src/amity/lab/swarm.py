@@ -33,14 +33,19 @@ def swarm(
     `amity.run` would leave it. A swarm that did not end is continued.
     """
     stream = Stream(sinks_of(config, sinks))
+    given = {key.removeprefix("net."): overrides.pop(key) for key in _of_net(overrides)}
     resolved, path = as_config(config, overrides), Path(out) if out else new_dir("swarm")
-    crowd = make_swarm(resolved, path, net or {}, stream)
+    crowd = make_swarm(resolved, path, {**(net or {}), **given}, stream)
     with stream, running(crowd):
         crowd.wait()
     result = gathered(crowd)
     for peer, error in crowd.failed.items():
         raise Failure(f"{peer} failed: {error}")
     return result
+
+
+def _of_net(overrides: Mapping[str, Any]) -> list[str]:
+    return [key for key in overrides if key.startswith("net.")]
 
 
 def make_swarm(config: Config, out: Path, net: Mapping[str, Any], stream: Stream) -> Swarm:

@@ -41,7 +41,13 @@ def _wrap(thing: Any) -> type[Model] | None:
     @dataclass(frozen=True)
     class Made:
         def build(self, shape: Shape, classes: int) -> nn.Module:
-            module = make(shape, classes)
+            try:
+                module = make(shape, classes)
+            except TypeError as error:
+                raise ConfigError(
+                    f"model {label}: expected a module, or a function of (shape, classes)"
+                    f" ({brief(error)})"
+                ) from None
             if not isinstance(module, nn.Module):
                 raise ConfigError(
                     f"model {label}: expected a torch module, got {type(module).__name__}"
@@ -60,7 +66,7 @@ def _copies(module: nn.Module) -> Callable[[Shape, int], nn.Module]:
         try:
             with torch.no_grad():
                 said = tuple(fresh.eval()(torch.zeros(1, *shape)).shape)
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
             raise ConfigError(
                 f"model {type(module).__name__}: does not take examples of shape {shape}"
                 f" ({brief(error)})"

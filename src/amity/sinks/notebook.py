@@ -60,8 +60,8 @@ class NotebookBars:
     """The same bars in a Jupyter notebook."""
 
     def open(self) -> Sink:
-        try:
-            from IPython.display import display
-        except ModuleNotFoundError:
-            raise ConfigError("sinks=notebook: is for notebooks (no IPython here)") from None
+        if not in_notebook():
+            raise ConfigError("sinks=notebook: is for notebooks; on a terminal use sinks=progress")
+        from IPython.display import display
+
         return Output(display)

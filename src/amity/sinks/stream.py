@@ -46,6 +46,9 @@ def choose(wanted: Wanted) -> list[Chosen]:
         wanted = [wanted]
     if not isinstance(wanted, list | tuple):
         raise ConfigError(f"sinks: expected names such as 'plain,jsonl', got {wanted!r}")
+    for one in wanted:
+        if isinstance(one, str) and wanted.count(one) > 1:
+            raise ConfigError(f"sinks: {one!r} is named twice")
     return [_choice(one) for one in wanted]
 
 

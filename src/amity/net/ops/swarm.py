@@ -28,7 +28,7 @@ import tomli_w
 from amity.config import Config
 from amity.core import PeerId
 from amity.data import Dataset
-from amity.errors import ConfigError, Failure, IdentityError
+from amity.errors import ConfigError, Failure, IdentityError, RunDirError
 from amity.events import Tell, nobody
 from amity.files import write_atomically
 from amity.net.link import transport_of
@@ -72,6 +72,8 @@ class Swarm:
             )
         needs_opacus(self.config.privacy.instance)
         self.transport = transport_of(self.net.link)
+        if (self.out / "rounds.jsonl").exists() and not (self.out / "peers").exists():
+            raise RunDirError(f"{self.out}: holds a simulated run; choose another out=")
         self.names = peer_names(self.config.peers)
         self.processes: dict[PeerId, Any] = {}
         self.dataset: Dataset = load_data(self.config)
