@@ -92,6 +92,7 @@ def test_every_sink_takes_a_whole_run_with_a_failure_and_a_second_start(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setattr("amity.sinks.notebook._in_a_shell", lambda: True)
     options = {"port": free_ports(1)[0]} if name == "prometheus" else {}
     sink = sinks[name].build(options).open()
     for event in story("local", "gossip", done=2):
@@ -243,13 +244,10 @@ def test_in_a_notebook_one_output_is_replaced_as_the_run_goes_on() -> None:
     assert "leading at round 4: gossip 63.0 %" in later[-1].data["text/plain"]
 
 
-def test_outside_a_notebook_its_bars_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
+def test_outside_a_notebook_its_bars_are_refused() -> None:
     from amity.sinks.notebook import NotebookBars, in_notebook
 
     assert not in_notebook()
-    monkeypatch.setitem(sys.modules, "IPython.display", None)
     with pytest.raises(ConfigError, match="sinks=notebook: is for notebooks"):
         NotebookBars().open()
 

@@ -86,8 +86,8 @@ def _find(module: nn.Module, head: str, proxy_layer: str) -> tuple[str, str]:
         linear = [name for name in layers if isinstance(named[name], nn.Linear)]
         if not linear:
             raise ConfigError(
-                "model: no Linear layer that could be the head; name it with model.head=LAYER, or put"
-                " a single layer into nn.Sequential(...)"
+                "model: no Linear layer that could be the head; name it with model.head=LAYER, or"
+                " put a single layer into nn.Sequential(...)"
             )
         head = linear[-1]
     if not proxy_layer:

@@ -27,6 +27,15 @@ def in_notebook() -> bool:
     return "IPython" in sys.modules and Console().is_jupyter
 
 
+def _in_a_shell() -> bool:
+    """Whether IPython runs us, in a notebook or elsewhere."""
+    if "IPython" not in sys.modules:
+        return False
+    from IPython import get_ipython
+
+    return get_ipython() is not None
+
+
 class Output:
     """The bars in one output."""
 
@@ -60,7 +69,7 @@ class NotebookBars:
     """The same bars in a Jupyter notebook."""
 
     def open(self) -> Sink:
-        if not in_notebook():
+        if not _in_a_shell():
             raise ConfigError("sinks=notebook: is for notebooks; on a terminal use sinks=progress")
         from IPython.display import display
 
