@@ -18,10 +18,10 @@ reproduce: $(VENV)/run.stamp  ## Every table and figure of the paper, at the siz
 	$(BIN)/amity reproduce all $(or $(ARGS),--preset smoke)
 
 test: $(VENV)/test.stamp lint types  ## Everything that must hold before a change lands
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 test-all: $(VENV)/test.stamp lint types  ## The same with the complete chaos, stranger and fuzz runs (some ten minutes more)
-	$(BIN)/python -m pytest -n 2 --full $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --full $(ARGS)
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
