@@ -64,7 +64,7 @@ class Record:
     def value(self, name: str) -> Any:
         """A field or a note of the strategy, by its name; None if it was not measured."""
         notes: Mapping[str, Any] = getattr(self, "notes", {})
-        return notes.get(name) if name in notes else getattr(self, name, None)
+        return getattr(self, name, None) if name in self.__dataclass_fields__ else notes.get(name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from amity.core import START, Answers, Ask, Card, PeerId, Row, Share
 from amity.errors import StrategyError
@@ -20,6 +20,7 @@ from amity.net.tally import Tally
 from amity.net.wire import Refused
 from amity.peer.mixing import check_row
 from amity.round.deciding import check_ask
+from amity.round.known import Known
 from amity.round.shard import Shard
 
 T = TypeVar("T")
@@ -54,7 +55,7 @@ class RemoteDesk:
         self._examples: dict[PeerId, int] = {}
         self._brought: dict[PeerId, Share] = {}
         self._cards: dict[PeerId, Card] = {}
-        self._known: dict[tuple[ModelFact, PeerId], Any] = {}
+        self._known = Known()
         self._own: Losses | None = None
 
     @property
@@ -168,15 +169,13 @@ class RemoteDesk:
 
     def measured(self, fact: ModelFact, peers: Sequence[PeerId]) -> Answers:
         """What a fact says of models that are here; nothing is computed twice in a round."""
-        missing = tuple(j for j in sorted(peers) if fact.together or (fact, j) not in self._known)
+        missing = self._known.missing(fact, sorted(peers))
         if missing:
             self._shard.lent = self._shares
             answered = self._shard.measure(self._me, fact, missing, self._round, self._brought)
             self._tally.pay(answered.forward, answered.backward)
-            self._known |= {
-                (fact, j): value for j, value in zip(missing, answered.values, strict=True)
-            }
-        return {j: self._known[fact, j] for j in peers}
+            self._known.learn(fact, missing, answered.values)
+        return self._known.of(fact, peers)
 
     def mixed(self, row: Row) -> Share:
         """The mixture that a row asks for."""

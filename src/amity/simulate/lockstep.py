@@ -163,13 +163,13 @@ class Lockstep:
         """Jobs for what is not known yet about models that have arrived. Models that came back from
         visits are only in this process, so they are measured at once."""
         me, t, brought = course.desk.me, course.view.round, course.desk.brought
-        others = tuple(j for j in course.here if fact.together or (fact, j) not in me.known)
+        others = me.known.missing(fact, course.here)
         if not others:
             return []
         if brought.keys() & set(others):
             answered = self.crew.measure(me.name, fact, others, t, brought)
             me.pay(answered.forward, answered.backward)
-            me.learn(fact, others, answered.values)
+            me.known.learn(fact, others, answered.values)
             return []
         return [MeasureJob(at=me.name, round=t, fact=fact, others=others)]
 
@@ -185,7 +185,7 @@ class Lockstep:
                 shown = result.offer if guest is seat else seat.tampered(result.offer, guest)
                 hosted.setdefault(job.visitor, {})[job.at] = shown
             elif isinstance(job, MeasureJob):
-                seat.learn(job.fact, job.others, result.values)
+                seat.known.learn(job.fact, job.others, result.values)
             else:
                 seat.losses = read_losses(result)
         return hosted

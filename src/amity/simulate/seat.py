@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 
@@ -13,6 +12,7 @@ from amity.core import Answers, Card, Memory, PeerId, Share
 from amity.facts import Fact, Labels, Ledger, Losses, ModelFact, Offer
 from amity.geometry import units
 from amity.peer.attacks import Attack
+from amity.round.known import Known
 from amity.round.spending import Budget
 
 ELSEWHERE = Share(torch.empty(0))
@@ -37,7 +37,7 @@ class Seat:
     start_bytes: int = 0
     losses: Losses | None = None
     """Its own, before and after training, once somebody has asked."""
-    known: dict[tuple[ModelFact, PeerId], Any] = field(default_factory=dict)
+    known: Known = field(default_factory=Known)
     """What I have measured of others' models: nothing is computed twice in a round."""
     offers: dict[type[Fact], Offer] = field(default_factory=dict)
     attack: Attack | None = None
@@ -54,7 +54,7 @@ class Seat:
         """A new round: the answers of the last one are forgotten."""
         self.last = self.card.sketch if self.card is not None else None
         self.round, self.degree, self.card, self.losses = round, degree, None, None
-        self.ledger, self.known, self.offers, self.raw = Ledger(), {}, {}, set()
+        self.ledger, self.known, self.offers, self.raw = Ledger(), Known(), {}, set()
 
     def offer_to(self, fact: Fact, asker: Seat) -> Offer:
         """What a fact moves from me to this asker. An attacker may lie to it."""
@@ -92,11 +92,7 @@ class Seat:
         return self.offers[kind]
 
     def measured(self, fact: ModelFact, peers: Sequence[PeerId]) -> Answers:
-        return {j: self.known[fact, j] for j in peers}
-
-    def learn(self, fact: ModelFact, others: Sequence[PeerId], values: Sequence[Any]) -> None:
-        """Remember what was measured about other peers' models, for the rest of the round."""
-        self.known |= {(fact, j): value for j, value in zip(others, values, strict=True)}
+        return self.known.of(fact, peers)
 
     @property
     def allowed(self) -> int | None:

@@ -39,7 +39,7 @@ def _peer(path: Path) -> list[tuple[PeerId, Path]]:
         who = read_toml(path / "peer.toml").get("peer", {})
         return [(str(who.get("name", path.name)), path / str(who.get("state", "state")))]
     if (path / "audit.jsonl").is_file():
-        names = [str(record["peer"]) for record in read_lines(path / "metrics.jsonl")[:1]]
+        names = [record.peer for record in read_records(path / "metrics.jsonl", PeerRecord)[:1]]
         return [(names[0] if names else path.name, path)]
     return []
 
