@@ -17,12 +17,12 @@ swarm: $(VENV)/peers.stamp  ## Eight real peers on this machine, each a process 
 reproduce: $(VENV)/run.stamp  ## Every table and figure of the paper, at the size of seconds; ARGS="--preset cpu" for hours
 	$(BIN)/amity reproduce all $(or $(ARGS),--preset smoke)
 
-# Four test processes on two cores: tests with real peers mostly wait.
+# Three test processes on two cores: tests with real peers mostly wait.
 test: $(VENV)/test.stamp lint types  ## Everything that must hold before a change lands
-	$(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 test-all: $(VENV)/test.stamp lint types  ## The same with the complete chaos, stranger and fuzz runs (some ten minutes more)
-	$(BIN)/python -m pytest -n 4 --dist worksteal --full $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal --full $(ARGS)
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .

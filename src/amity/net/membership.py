@@ -22,6 +22,8 @@ from amity.topology import Network
 
 LOOK = 1.0
 """Seconds between looks for a new roster or certificate, and for whoever is silent."""
+TURN, LONGEST_TURN = 0.25, 2.0
+"""Seconds between two members that open their lines anew, and at most."""
 SOON = 14 * 86400.0
 """Seconds before the end of a certificate from which on the log warns."""
 Graph = Callable[[tuple[PeerId, ...]], Network]
@@ -102,6 +104,7 @@ class Membership:
             try:
                 if now != files:
                     if self._renew():
+                        self._stop.wait(self._turn)
                         self._open(handlers)
                     files = now
                 elif not self._line.is_open:
@@ -111,6 +114,12 @@ class Membership:
             except Exception as error:
                 # an operator's mistake must not stop a running peer; it is tried again
                 self._complain(error)
+
+    @property
+    def _turn(self) -> float:
+        """Seconds before I open my line anew: members who read a new roster at the same moment do
+        not all go away at once, so that each finds the others again."""
+        return min(LONGEST_TURN, TURN * sorted(self.roster().names).index(self._me))
 
     def _complain(self, error: Exception) -> None:
         """Report a mistake, once."""
