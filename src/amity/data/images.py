@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
 
 from amity.data.columns import Columns
 from amity.errors import DataError
@@ -40,6 +39,8 @@ def read_folder(root: Path, size: int, grey: bool) -> Columns:
 
 
 def _read(path: Path, size: int, grey: bool) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    from PIL import Image, UnidentifiedImageError
+
     try:
         with Image.open(path) as image:
             fitted = image.convert("L" if grey else "RGB").resize(
