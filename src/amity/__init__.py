@@ -9,10 +9,10 @@ Everything that one needs is here, in groups; each name loads its module when it
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from amity._version import __version__
+from amity.lazy import public_name
 
 if TYPE_CHECKING:
     from amity.choosing import Cardless
@@ -193,11 +193,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'amity' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
+    return public_name(__name__, _HOME, name)
 
 
 def __dir__() -> list[str]:

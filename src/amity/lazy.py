@@ -7,7 +7,20 @@ reads (strategies, methods, data and so on). Modules of the hot path import torc
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+
+def public_name(module: str, homes: Mapping[str, str], name: str) -> Any:
+    """For the `__getattr__` of a package: a name that stands in another module, loaded when it is
+    first asked for and kept from then on."""
+    if name not in homes:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(homes[name]), name)
+    setattr(sys.modules[module], name, value)
+    return value
+
 
 if TYPE_CHECKING:
     import networkx as networkx

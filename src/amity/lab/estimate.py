@@ -23,8 +23,6 @@ from amity.round.build import load_data, make_learner, one_thread, settled, unit
 from amity.topology import Network, peer_names
 from amity.units import duration, size
 
-__all__ = ["Estimate", "duration", "estimate", "size"]
-
 CardCost = Callable[[CardSpec, int], tuple[float, int]]
 
 

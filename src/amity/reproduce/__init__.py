@@ -12,8 +12,9 @@ Every name below loads its module when it is first used, so that the command lin
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from amity.lazy import public_name
 
 if TYPE_CHECKING:
     from amity.reproduce.experiment import Experiment, Scope
@@ -44,8 +45,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
+    return public_name(__name__, _HOME, name)

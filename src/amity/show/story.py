@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,11 +40,6 @@ class Story:
         """The run, if there is only one."""
         everything = [run for runs in self.runs.values() for run in runs]
         return everything[0] if len(everything) == 1 else None
-
-    @property
-    def path(self) -> Path | None:
-        """Where the one run is, if there is only one."""
-        return None if self.single is None else self.single.path
 
     @property
     def names(self) -> tuple[PeerId, ...]:
