@@ -16,8 +16,9 @@ from torch.nn import functional as F
 
 from amity.config import Config
 from amity.core import PeerId
-from amity.data import Dataset, split
+from amity.data import Dataset
 from amity.rng import rng
+from amity.round.build import deal_out
 from amity.topology import peer_names
 
 StateDict = dict[str, torch.Tensor]
@@ -34,10 +35,8 @@ class PlainLoop:
         initial = {key: value.clone() for key, value in self.model.state_dict().items()}
         self.states: dict[PeerId, StateDict] = dict.fromkeys(self.names, initial)
         self.data: dict[PeerId, tuple[torch.Tensor, torch.Tensor]] = {}
-        for name, data in split(
-            dataset, config.partition.instance, self.names, config.seed
-        ).items():
-            pixels, index = dataset.pixels, data.train.index
+        for name, data in deal_out(config, dataset, self.names).items():
+            pixels, index = data.train.pixels, data.train.index
             self.data[name] = (
                 (pixels.x[index].float() - pixels.mean) / pixels.std,
                 pixels.y[index],

@@ -17,6 +17,7 @@ from amity.config.parts import Checkpoint, Count, Evaluation, Facts, Train
 from amity.core import Method, Strategy, chain
 from amity.data.base import Source
 from amity.data.partition import Partition
+from amity.data.shift import Shift
 from amity.errors import ConfigError, brief
 from amity.learn.models import Model
 from amity.peer.attacks import Attack
@@ -28,6 +29,10 @@ from amity.topology import Topology
 T = TypeVar("T")
 OPEN = (("train", "precision", "auto"), ("engine", "vectorise", "auto"), ("engine", "group", 0))
 """Keys that are chosen for model and machine when a run begins, and the values that say so."""
+
+SILENT = {"shift": "none"}
+"""Sections that are not written down where they pick nothing, so that runs that knew nothing of
+them stay the same runs."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,7 @@ class Config:
 
     data: Pick[Source]
     partition: Pick[Partition]
+    shift: Pick[Shift]
     topology: Pick[Topology]
     model: Pick[Model]
     strategy: Pick[Strategy]
@@ -115,6 +121,8 @@ class Config:
         for f in dataclasses.fields(self):
             value: Any = getattr(self, f.name)
             if isinstance(value, Pick):
+                if f.name in SILENT and value.name == SILENT[f.name]:
+                    continue
                 value = value.to_dict()
             elif isinstance(value, tuple):
                 value = [stage.to_dict() for stage in value]

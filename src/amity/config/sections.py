@@ -18,9 +18,10 @@ from amity.config.parts import (
     Train,
     Vectorising,
 )
-from amity.config.schema import Config
-from amity.data import datasets, partitions
+from amity.config.schema import SILENT, Config
+from amity.data import datasets, partitions, shifts
 from amity.data.own import by_path
+from amity.data.shift import Grouping
 from amity.learn.models import models
 from amity.methods import methods
 from amity.peer.attacks import attacks
@@ -47,6 +48,7 @@ class Section:
 SECTIONS: dict[str, Section] = {
     "data": Section(datasets, "digits", read=by_path),
     "partition": Section(partitions, "dirichlet"),
+    "shift": Section(shifts, SILENT["shift"], Grouping),
     "topology": Section(topologies, "full", Availability),
     "model": Section(models, "fedavg_cnn", Layers),
     "strategy": Section(strategies, "afind+"),

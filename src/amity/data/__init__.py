@@ -3,6 +3,7 @@
 from amity.data.base import Dataset, build, datasets
 from amity.data.partition import partitions, split
 from amity.data.samples import PeerData, Pixels, Samples
+from amity.data.shift import deal, shifts
 
 __all__ = [
     "Dataset",
@@ -11,6 +12,8 @@ __all__ = [
     "Samples",
     "build",
     "datasets",
+    "deal",
     "partitions",
+    "shifts",
     "split",
 ]

@@ -88,3 +88,5 @@ class PeerData:
     labels: tuple[float, ...]
     origin: str = ""
     """Who this is in the data (a writer, a hospital), where the partition is natural."""
+    group: int | None = None
+    """To which hidden group it belongs, where the world has groups. No peer is told."""

@@ -13,13 +13,13 @@ import torch
 
 from amity.config import Config
 from amity.core import Card, Context, Fit, Fitted, Method, PeerId, R, Training
-from amity.data import Dataset, split
+from amity.data import Dataset
 from amity.data.samples import PeerData
 from amity.learn.learner import DpSgd, Learner
 from amity.learn.stacked import FitJob, Stack
 from amity.peer.proxy import CardSpec, Vectors
 from amity.rng import rng
-from amity.round.build import load_data, make_learner, one_thread, settled, units_of
+from amity.round.build import deal_out, load_data, make_learner, one_thread, settled, units_of
 from amity.topology import Network, peer_names
 from amity.units import duration, size
 
@@ -159,7 +159,7 @@ def estimate(configs: Sequence[Config], jobs: int) -> Estimate:
     """For runs that share data, model and sizes, and differ in strategy, method and seed."""
     dataset = load_data(configs[0])
     config = settled(configs[0], dataset)
-    data = split(dataset, config.partition.instance, peer_names(config.peers), config.seed)
+    data = deal_out(config, dataset, peer_names(config.peers))
     with one_thread():
         trial = Trial.of(config, dataset, data)
         card = cache(trial.card)

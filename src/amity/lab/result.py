@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from amity.config import Config
 from amity.core import PeerId
-from amity.data import split
 from amity.peer.privacy import statement
 from amity.records import EdgeRecord, PeerRecord, RoundRecord
-from amity.round.build import load_data
+from amity.round.build import deal_out, load_data
 from amity.show.notebook import figure_of, frame, save, short_html
 from amity.show.story import Story
 from amity.store import commits, read_records
@@ -77,9 +76,7 @@ class Result:
     def origins(self) -> dict[PeerId, str]:
         """Who each peer is in the data, if the partition is natural; otherwise empty."""
         names = peer_names(self.config.peers)
-        data = split(
-            load_data(self.config), self.config.partition.instance, names, self.config.seed
-        )
+        data = deal_out(self.config, load_data(self.config), names)
         return {name: data[name].origin for name in names}
 
     def final(self, key: str = "accuracy") -> dict[PeerId, float]:

@@ -34,14 +34,14 @@ from pydantic import Field
 
 from amity.config import Config, nested, read_toml, resolve, split_list, typed
 from amity.core import Reference
-from amity.data import Dataset, split
+from amity.data import Dataset
 from amity.data.partition import samples_of
 from amity.data.samples import PeerData, Pixels
 from amity.errors import ConfigError, DataError
 from amity.net.options import Net
 from amity.net.trust.roster import check_name
 from amity.rng import rng
-from amity.round.build import in_one_process
+from amity.round.build import deal_out, in_one_process
 from amity.topology import peer_names
 
 
@@ -166,7 +166,7 @@ def data_of(setup: Setup, dataset: Dataset) -> tuple[Dataset, PeerData]:
                 f"peer.data=dealt: {who.name} is none of {names[0]} to {names[-1]}; deal with"
                 f" peers={config.peers}"
             )
-        return dataset, split(dataset, config.partition.instance, names, config.seed)[who.name]
+        return dataset, deal_out(config, dataset, names)[who.name]
     dataset = renumbered(dataset, who.classes)
     shuffled = rng(config.seed, "shuffle", who.name).permutation(dataset.train)
     held_out = round((who.validation or config.partition.instance.validation) * len(shuffled))

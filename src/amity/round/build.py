@@ -14,7 +14,7 @@ import torch
 
 from amity.config import SECTIONS, Config
 from amity.core import Context, PeerId
-from amity.data import Dataset
+from amity.data import Dataset, deal
 from amity.data.samples import PeerData
 from amity.errors import ConfigError, StrategyError
 from amity.learn.layout import layout_of
@@ -57,6 +57,18 @@ def load_data(config: Config) -> Dataset:
     """The dataset of a config. It is kept in memory, so all runs of a process share it."""
     return _load_data(
         config.data.name, repr(sorted(config.data.options.items())), config.data.instance
+    )
+
+
+def deal_out(config: Config, dataset: Dataset, names: tuple[PeerId, ...]) -> dict[PeerId, PeerData]:
+    """Every peer's examples in the world of a config."""
+    return deal(
+        dataset,
+        config.partition.instance,
+        config.shift.instance,
+        config.shift.common,
+        names,
+        config.seed,
     )
 
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from amity.config import Config
 from amity.core import PeerId
-from amity.data import split
-from amity.round.build import load_data
+from amity.round.build import deal_out, load_data
 from amity.round.quality import overlap_matrix
 from amity.topology import peer_names
 
@@ -62,6 +61,6 @@ class Story:
 
 def label_shares(config: Config, names: Sequence[PeerId]) -> tuple[Array, Array]:
     """Label distributions (peers x classes), and how much every two of them overlap."""
-    data = split(load_data(config), config.partition.instance, tuple(names), config.seed)
+    data = deal_out(config, load_data(config), tuple(names))
     labels = {name: data[name].labels for name in names}
     return np.array([labels[name] for name in names]), overlap_matrix(labels)

@@ -23,12 +23,11 @@ import torch
 
 from amity.config import Config, resolve
 from amity.core import START, PeerId, Share
-from amity.data import split
 from amity.data.samples import PeerData
 from amity.errors import ConfigError, Failure
 from amity.facts import ModelFact
 from amity.processes import cores, keep_memory
-from amity.round.build import load_data, make_shard, units_of
+from amity.round.build import deal_out, load_data, make_shard, units_of
 from amity.round.shard import Answered, Shard
 from amity.simulate.crew import CrewLost, TellPart
 from amity.simulate.jobs import Job, TrainJob, perform
@@ -67,7 +66,7 @@ class Place:
         torch.set_num_threads(1)
         config = resolve([tomllib.loads(config_toml)])
         dataset = load_data(config)
-        data = split(dataset, config.partition.instance, names, config.seed)
+        data = deal_out(config, dataset, names)
         self.shard = make_shard(
             config, dataset, mine, {name: data[name] for name in mine}, everyone=names
         )

@@ -18,12 +18,12 @@ import torch
 
 from amity.config import Config
 from amity.core import Card, Decision, PeerId, Row, Share
-from amity.data import Dataset, PeerData, split
+from amity.data import Dataset, PeerData
 from amity.errors import RunDirError
 from amity.peer.peer import Peer, World
 from amity.peer.privacy import uncovered
 from amity.records import PeerRecord, Report, RoundRecord, Scores
-from amity.round.build import bad_peers, one_thread, settled, units_of
+from amity.round.build import bad_peers, deal_out, one_thread, settled, units_of
 from amity.round.cards import Sketches
 from amity.round.clock import Clock
 from amity.round.quality import choice_quality, gradient_metrics
@@ -60,9 +60,7 @@ class Simulation:
             availability.drop,
         )
         with one_thread():
-            self.data: dict[PeerId, PeerData] = split(
-                dataset, config.partition.instance, self.names, config.seed
-            )
+            self.data: dict[PeerId, PeerData] = deal_out(config, dataset, self.names)
             self.crew: Crew = config.engine.instance.crew(config, dataset, self.names, self.data)
         self.units = units_of(config, self.data)
         self.seats = {

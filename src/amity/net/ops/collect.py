@@ -11,13 +11,12 @@ from typing import TypeVar
 
 from amity.config import Config, read_toml
 from amity.core import PeerId, Row
-from amity.data import split
 from amity.errors import RunDirError
 from amity.facts import Ledger
 from amity.files import dump, write_atomically
 from amity.net.accounts import Privacy, privacy_of
 from amity.records import EdgeRecord, PeerRecord, Record, RoundRecord
-from amity.round.build import load_data
+from amity.round.build import deal_out, load_data
 from amity.round.quality import Quality, choice_quality
 from amity.store import read_lines, read_records
 from amity.topology import Network, peer_names
@@ -104,7 +103,7 @@ def _rounds(
 ) -> list[RoundRecord]:
     """A record of the whole network for every round that anybody finished."""
     names = peer_names(config.peers)
-    data = split(load_data(config), config.partition.instance, names, config.seed)
+    data = deal_out(config, load_data(config), names)
     labels = {name: mine.labels for name, mine in data.items()}
     network = Network(config.topology.instance, names, config.seed, config.topology.common.redraw)
     alone: dict[PeerId, Row] = {name: {name: 1.0} for name in names}
