@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         Probe,
         Pull,
         Reported,
+        Said,
         Similarity,
         Visit,
     )
@@ -96,7 +97,7 @@ STRATEGY_KIT = {
     ),
     "amity.facts": (
         *("Distance", "Distances", "Fact", "Labels", "Loss", "ModelFact", "Probe", "Pull"),
-        *("Reported", "Similarity", "Visit"),
+        *("Reported", "Said", "Similarity", "Visit"),
     ),
     "amity.choosing": ("Cardless",),
     "amity.peer.proxy": ("CardSpec",),
@@ -167,6 +168,7 @@ __all__ = [
     "RunFailed",
     "RunQueued",
     "RunStarted",
+    "Said",
     "Share",
     "Similarity",
     "Sink",

@@ -12,6 +12,7 @@ data that the noise on the training does not protect (`raw`).
 | `Distance()` | ‖ŵ_j − w_i‖ from my model after (or before) this round's training | model | me |
 | `Distances()` | ‖ŵ_j − ŵ_k‖ for all pairs of those asked | model | me |
 | `Reported()` | j's own losses before and after training | reply | j: two passes per round |
+| `Said()` | what j's strategy said at the end of its last round | reply | - |
 | `Probe()` | φ_j and F_j at my model | my model there, card and reply back | j: a pass |
 | `Visit()` | as Probe, then j trains a copy of my model | my model there, all back | j: training |
 | `Labels()` | j's label distribution: a reference, simulator only | - | - |
@@ -60,6 +61,7 @@ class Offer(NamedTuple):
     share: Share | None = None
     losses: Losses | None = None
     labels: tuple[float, ...] = ()
+    says: Mapping[str, float] | None = None
 
 
 class Asker(Protocol):
@@ -197,6 +199,18 @@ class Reported(Fact):
 
     def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
         return {j: offer.losses for j, offer in offers.items() if offer.losses is not None}
+
+
+@dataclass(frozen=True)
+class Said(Fact):
+    """What j's strategy said at the end of its last round: small numbers by name (`Decision.says`),
+    none before its first. They may follow from raw data, and j may say anything."""
+
+    moves = frozenset({"reply"})
+    raw = True
+
+    def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
+        return {j: offer.says for j, offer in offers.items() if offer.says is not None}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from amity.core import START, Answers, Ask, Card, PeerId, Row, Share
 from amity.errors import StrategyError
-from amity.facts import Fact, Losses, ModelFact, Offer
+from amity.facts import Fact, Losses, ModelFact, Offer, Said
 from amity.net.audit import Audit
 from amity.net.board import Notice
 from amity.net.courier import Courier
@@ -109,7 +109,9 @@ class RemoteDesk:
             offer = offer._replace(share=self._shares[j], examples=self._examples[j])
         if "card" in fact.moves:
             offer = offer._replace(card=self._card_of(j))
-        if "reply" in fact.moves:
+        if isinstance(fact, Said):
+            offer = offer._replace(says=self._courier.says(j, self._present[j].round))
+        elif "reply" in fact.moves:
             offer = offer._replace(losses=self._courier.losses(j, self._present[j].round))
         return offer
 
@@ -145,6 +147,8 @@ class RemoteDesk:
         peer = self._shard.peers[self._me]
         if fact.sends:
             return self._my_own_guest(fact)
+        if isinstance(fact, Said):
+            return Offer(says=self._moment.says)
         if "reply" in fact.moves and self._own is None:
             answered = self._shard.own_losses(self._me, self._round)
             self._tally.pay(answered.forward, answered.backward)
