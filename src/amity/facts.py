@@ -11,17 +11,22 @@ data that the noise on the training does not protect (`raw`).
 | `Loss()` | F_i(ŵ_j): loss of j's model on my data, training or validation | model | me: a pass |
 | `Distance()` | ‖ŵ_j − w_i‖ from my model after (or before) this round's training | model | me |
 | `Distances()` | ‖ŵ_j − ŵ_k‖ for all pairs of those asked | model | me |
+| `Cosine()` | cos(ŵ_j, w_i), of the models or of what they learned since the start | model | me |
+| `Slope()` | ⟨∇F_i, ŵ_j − w_i⟩: how my loss changes towards j's model | model | me: a gradient |
+| `MixtureLoss()` | F_i(Σ_j ϖ_j ŵ_j): losses of mixtures of those asked | model | me: a pass each |
 | `Reported()` | j's own losses before and after training | reply | j: two passes per round |
 | `Said()` | what j's strategy said at the end of its last round | reply | - |
 | `Probe()` | φ_j and F_j at my model | my model there, card and reply back | j: a pass |
 | `Visit()` | as Probe, then j trains a copy of my model | my model there, all back | j: training |
 | `Labels()` | j's label distribution: a reference, simulator only | - | - |
 
-The passes of `Loss` and `Reported` go forward only; those of `Reported` are shared by all askers.
+The passes of `Loss`, `MixtureLoss` and `Reported` go forward only; those of `Reported` are shared
+by all askers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
@@ -35,6 +40,9 @@ if TYPE_CHECKING:
     from amity.peer.proxy import CardSpec
 
 Kind = Literal["card", "model", "reply"]
+Split = Literal["train", "validation"]
+Mixture = tuple[tuple[PeerId, float], ...]
+"""A row as a fact can hold it: whose models, and with what weights."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +162,7 @@ class Loss(ModelFact):
     """Mean loss of j's model (with my own part where j keeps its own) on my training or validation
     data."""
 
-    split: Literal["train", "validation"] = "train"
+    split: Split = "train"
     raw = True
 
     def on(self, me: Peer, models: Mapping[PeerId, torch.Tensor]) -> list[Any]:
@@ -188,6 +196,74 @@ class Distances(ModelFact):
     def on(self, me: Peer, models: Mapping[PeerId, torch.Tensor]) -> list[Any]:
         apart = squared_distances(torch.stack(list(models.values()))).sqrt()
         return [dict(zip(models, row.tolist(), strict=True)) for row in apart]
+
+
+@dataclass(frozen=True)
+class Cosine(ModelFact):
+    """cos(ŵ_j, w_i) over the coordinates that I share, where w_i is my own model after this round's
+    training; or of what both have learned since the initial model, cos(ŵ_j − w⁰, w_i − w⁰)."""
+
+    of: Literal["model", "update"] = "model"
+
+    def on(self, me: Peer, models: Mapping[PeerId, torch.Tensor]) -> list[Any]:
+        mine, origin, shared = me.adopt(me.mine), me.world.initial, me.mine.mask
+
+        def vector(theta: torch.Tensor) -> torch.Tensor:
+            moved = theta if self.of == "model" else theta - origin
+            return moved if shared is None else moved[shared]
+
+        return [float(cosines(vector(mine), vector(theta)[None])) for theta in models.values()]
+
+
+@dataclass(frozen=True)
+class Slope(ModelFact):
+    """⟨∇F_i(w̄), ŵ_j − w_i⟩: how fast my loss changes as a mixture w̄ of those asked about goes
+    towards j's model. Without a mixture w̄ = w_i, my own model after this round's training."""
+
+    at: Mixture = ()
+    split: Split = "validation"
+    raw = True
+    together = True
+
+    def on(self, me: Peer, models: Mapping[PeerId, torch.Tensor]) -> list[Any]:
+        mine = me.adopt(me.mine)
+        where = mixture(self.at, models) if self.at else mine
+        if where is None:
+            return [math.nan for _ in models]
+        gradient = me.world.learner.gradient(where, me.examples(self.split))[0].double()
+        return [float(gradient @ (theta - mine).double()) for theta in models.values()]
+
+
+@dataclass(frozen=True)
+class MixtureLoss(ModelFact):
+    """Mean loss of mixtures of the models asked about, on my training or validation data: the same
+    tuple for each j, one loss a row. A row that stands on a model which is not here has none: NaN.
+
+    Models are mixed as I would have each of them alone. Where masks differ from peer to peer, a
+    mixer would weigh anew coordinate by coordinate, which this does not.
+    """
+
+    rows: tuple[Mixture, ...]
+    split: Split = "validation"
+    raw = True
+    together = True
+
+    def on(self, me: Peer, models: Mapping[PeerId, torch.Tensor]) -> list[Any]:
+        data, loss = me.examples(self.split), me.world.learner.loss
+        mixed = (mixture(row, models) for row in self.rows)
+        losses = tuple(math.nan if theta is None else loss(theta, data) for theta in mixed)
+        return [losses for _ in models]
+
+
+def mixture(row: Mixture, models: Mapping[PeerId, torch.Tensor]) -> torch.Tensor | None:
+    """Σ_j ϖ_j ŵ_j in sorted order of names; None if one of them is not here."""
+    if not row or any(j not in models for j, _ in row):
+        return None
+    (first, weight), *others = sorted(row)
+    total = models[first] * weight
+    for j, share in others:
+        total.add_(models[j], alpha=share)
+    return total
 
 
 @dataclass(frozen=True)
