@@ -110,6 +110,7 @@ def test_a_permutation_of_peers_gives_the_permuted_result(
         )
 
     monkeypatch.setattr("amity.peer.peer.rng", follow)
+    monkeypatch.setattr("amity.round.deciding.rng", follow)
     renamed = simulate(config)
     for old, new in new_name.items():
         renamed.peers[new].data = plain.peers[old].data

@@ -238,6 +238,7 @@ class Slope(ModelFact):
 class MixtureLoss(ModelFact):
     """Mean loss of mixtures of the models asked about, on my training or validation data: the same
     tuple for each j, one loss a row. A row that stands on a model which is not here has none: NaN.
+    With `heads`, one for each row, the heads of the models are mixed by these.
 
     Models are mixed as I would have each of them alone. Where masks differ from peer to peer, a
     mixer would weigh anew coordinate by coordinate, which this does not.
@@ -245,14 +246,27 @@ class MixtureLoss(ModelFact):
 
     rows: tuple[Mixture, ...]
     split: Split = "validation"
+    heads: tuple[Mixture, ...] = ()
     raw = True
     together = True
 
     def on(self, me: Peer, models: Mapping[PeerId, torch.Tensor]) -> list[Any]:
-        data, loss = me.examples(self.split), me.world.learner.loss
-        mixed = (mixture(row, models) for row in self.rows)
-        losses = tuple(math.nan if theta is None else loss(theta, data) for theta in mixed)
+        data, learner = me.examples(self.split), me.world.learner
+        mixed = (self._mixed(at, models, learner.layout.head) for at in range(len(self.rows)))
+        losses = tuple(math.nan if theta is None else learner.loss(theta, data) for theta in mixed)
         return [losses for _ in models]
+
+    def _mixed(
+        self, at: int, models: Mapping[PeerId, torch.Tensor], part: slice
+    ) -> torch.Tensor | None:
+        theta = mixture(self.rows[at], models)
+        if theta is None or not self.heads:
+            return theta
+        head = mixture(self.heads[at], {j: model[part] for j, model in models.items()})
+        if head is None:
+            return None
+        theta[part] = head
+        return theta
 
 
 def mixture(row: Mixture, models: Mapping[PeerId, torch.Tensor]) -> torch.Tensor | None:
@@ -333,6 +347,8 @@ class Labels(Fact):
 
 REPLY_BYTES = 16
 """Two float64 losses."""
+MOST_SAID = 1024
+"""Numbers that a strategy may say in a round."""
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from amity.core import START, Answers, Ask, Card, PeerId, Row, Share
+from amity.core import START, Answers, Ask, Card, Decision, PeerId, Share
 from amity.errors import StrategyError
 from amity.facts import Fact, Losses, ModelFact, Offer, Said
 from amity.net.audit import Audit
@@ -18,7 +18,7 @@ from amity.net.moment import Moment
 from amity.net.spending import Spending
 from amity.net.tally import Tally
 from amity.net.wire import Refused
-from amity.peer.mixing import check_row
+from amity.peer.mixing import check_decision, standing_on
 from amity.round.deciding import check_ask
 from amity.round.known import Known
 from amity.round.shard import Shard
@@ -181,14 +181,15 @@ class RemoteDesk:
             self._known.learn(fact, missing, answered.values)
         return self._known.of(fact, peers)
 
-    def mixed(self, row: Row) -> Share:
-        """The mixture that a row asks for."""
-        check_row(row, self._me, self.arrived)
+    def mixed(self, decision: Decision) -> Share:
+        """The mixture that a decision asks for."""
+        check_decision(decision, self._me, self.arrived, self._brought)
+        names = standing_on(decision.row, decision.head)
         peer = self._shard.peers[self._me]
         shares = self._shares | {self._me: peer.mine} | self._brought
-        if START in row:
+        if START in names:
             peer.round = self._round
             shares[START] = peer.share_start
-        if any(j not in shares for j in row):
+        if any(j not in shares for j in names):
             raise StrategyError(f"row of {self._me}: a model that it stands on is not here")
-        return self._shard.world.mixer.mix(row, {j: shares[j] for j in row})
+        return self._shard.mix(decision.row, decision.head, shares)

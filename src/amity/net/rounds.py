@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from amity.core import START, Decision, Memory, PeerId, Row, drive, taken_from
+from amity.core import START, Decision, Memory, PeerId, Row, drive, follow, taken_from
 from amity.net.board import Notice
 from amity.net.desk import RemoteDesk
 from amity.net.moment import Blob, Moment, Phase, frozen
@@ -50,7 +50,7 @@ class Rounds:
         desk = online.desk(moment, present)
         decision = self._decide(moment, present, desk, memory)
         clock.lap("select")
-        self._shop.shard.absorb(self._shop.me, desk.mixed(decision.row), t)
+        self._shop.shard.absorb(self._shop.me, desk.mixed(decision), t)
         clock.lap("mix")
         self._tell_use(t, decision.row, desk)
         return Done(self._report(t, decision, desk, trained, len(present), clock), decision.memory)
@@ -118,7 +118,9 @@ class Rounds:
         with blaming(shop.config, view):
             decision = plain(drive(shop.decider.decide(view, {shop.me: 1.0}), desk.answer))
         if moment.phase == "joining":
-            decision = replace(decision, row=_of_friends(decision.row, shop.me))
+            row = _of_friends(decision.row, shop.me)
+            head = None if decision.head is None else follow(decision.head, decision.row, row)
+            decision = replace(decision, row=row, head=head)
         return decision
 
     def _tell_use(self, t: int, row: Row, desk: RemoteDesk) -> None:

@@ -13,11 +13,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from amity.core import Memory
+from amity.facts import MOST_SAID
 
 SAYS: Final = "<says>"
 """Key of a notebook: what its strategy said. The strategy itself does not see it."""
-MOST_SAID = 1024
-"""Numbers that a strategy may say in a round."""
 LONGEST_NAME = 63
 """Characters of a name: as many as a peer's may have."""
 LARGEST_SAID = 96 * 1024
