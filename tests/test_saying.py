@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 
@@ -145,6 +147,20 @@ def test_what_is_not_finite_numbers_by_name_is_malformed(text: bytes) -> None:
     with pytest.raises(Refused) as refused:
         says_in(text)
     assert refused.value.reason == "malformed"
+
+
+def test_whatever_bytes_come_they_are_refused_or_finite_numbers_by_name() -> None:
+    draw, good = np.random.default_rng(11), encode_says({"a": 1.5, "peer-01": -2e-3, "c": 0.0})
+    heard = 0
+    for _ in range(3000):
+        text = bytearray(good)
+        for at in draw.integers(len(text), size=draw.integers(1, 4)):
+            text[at] = draw.choice(np.frombuffer(good + b"[]null9e+-\\\xff\x00", np.uint8))
+        with suppress(Refused):
+            found = says_in(bytes(text))
+            assert plain_says(found) == found
+            heard += 1
+    assert 100 < heard < 2900
 
 
 # -- over the network ------------------------------------------------------------------------------
