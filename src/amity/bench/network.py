@@ -164,7 +164,7 @@ def _mover(folder: Path, pipe: Connection) -> None:
         peer, world = node.workshop.peer, node.workshop.shard.world
         peer.trained.copy_(peer.start)
         with node.connected() as online:
-            online.answers.offer(online.moment(frozen(peer, world, 0), None, 0, "ready", {}))
+            online.answers.offer(online.moment(frozen(peer, world, 0), None, 0, "ready"))
             others = [name for name in online.membership.roster().names if name != node.me]
             until = time.monotonic() + 60
             while not all(online.board.alive(j) for j in others) and time.monotonic() < until:

@@ -207,7 +207,7 @@ class Online:
         card: Card | None,
         degree: int,
         phase: Phase,
-        says: Mapping[str, float],
+        says: Mapping[str, float] | None = None,
     ) -> Moment:
         """What can be asked about a round."""
         return Moment(
@@ -220,7 +220,7 @@ class Online:
             spec=self.workshop.spec,
             degree=degree,
             phase=phase,
-            says=says,
+            says=says or {},
         )
 
     def desk(self, moment: Moment, present: Mapping[PeerId, Notice]) -> RemoteDesk:
