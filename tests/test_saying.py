@@ -29,7 +29,7 @@ from amity.round.saying import (
     plain_says,
     says_of,
 )
-from amity.store import commits, read_records
+from amity.store import commits, read_lines, read_records
 from tests.conftest import simulate, tiny
 from tests.test_node import log, play, untouched
 from tests.test_parity import CALM, models
@@ -206,7 +206,7 @@ def test_what_is_said_is_on_the_disk_before_it_leaves(tmp_path: Path) -> None:
     swarm = play(tmp_path / "net", untouched, strategy={"name": "ifca"}, privacy="gradients")
     for name in swarm.names:
         state = swarm.folder(name) / "state"
-        lines = [json.loads(line) for line in (state / "disclosed.jsonl").open()]
+        lines = read_lines(state / "disclosed.jsonl")
         told = {(line["round"], line["to"]) for line in lines if line["kind"] == "says"}
         assert told == {(t, other) for t in range(3) for other in swarm.names if other != name}
         last = read_records(state / "metrics.jsonl", PeerRecord)[-1]
