@@ -88,6 +88,7 @@ class Seat:
                 ELSEWHERE if "model" in fact.moves else None,
                 self.losses if "reply" in fact.moves else None,
                 self.labels if isinstance(fact, Labels) else (),
+                self.degree,
             )
         return self.offers[kind]
 
