@@ -298,7 +298,7 @@ def test_an_epidemic_averages_equally_and_its_extremes_are_local_and_everyone() 
     assert decide(Epidemic(s=3), town).row == pytest.approx(dict.fromkeys(NAMES, 0.25))
 
 
-def test_an_epidemic_moves_s_models_a_peer_also_with_half_of_the_peers_offline() -> None:
+def test_an_epidemic_moves_s_models_a_peer_also_with_peers_offline() -> None:
     simulation = simulate(tiny(strategy={"name": "epidemic", "s": 2}, topology={"online": 0.7}))
     size, degrees = 4 * simulation.world.learner.layout.size, set()
     for t in range(3):
@@ -390,7 +390,7 @@ def test_rivals_weigh_their_own_group_more(name: str) -> None:
     )
     simulation = simulate(config)
     reports = [simulation.round() for _ in range(config.rounds)]
-    assert reports[-1].network.auc > 0.8
+    assert reports[-1].network.auc > 0.8, "as the metrics see it"
     friends = others = 0.0
     for me, row in reports[-1].rows.items():
         for j, weight in row.items():
