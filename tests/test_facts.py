@@ -84,3 +84,19 @@ def test_losses_of_mixtures_are_the_same_for_everyone_asked_and_cost_a_pass_each
     assert start == learner.loss(peer.start, data)
     assert math.isnan(gone), "it stands on a model that is not here"
     assert (found.forward, found.backward) == (3 * len(data), 0)
+
+
+def test_a_model_that_diverged_has_no_cosine() -> None:
+    simulation = trained()
+    for value in (math.nan, math.inf):
+        simulation.peers[ALL[1]].trained[3] = value
+        found = simulation.shard.measure(ALL[0], Cosine("update"), ALL, 1).values
+        assert [math.isfinite(cosine) for cosine in found] == [True, False, True]
+
+
+def test_a_degree_is_told_for_nothing() -> None:
+    config = tiny(strategy={"name": "metropolis"}, topology={"name": "ring"})
+    simulation = simulate(config)
+    size = 4 * simulation.world.learner.layout.size
+    for record in simulation.round().peers.values():
+        assert (record.model_in, record.card_in, record.reply_in) == (2 * size, 0, 0)

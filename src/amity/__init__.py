@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     )
     from amity.facts import (
         Cosine,
+        Degree,
         Distance,
         Distances,
         Fact,
@@ -99,7 +100,7 @@ STRATEGY_KIT = {
         *("Strategy", "View", "chain", "spread", "taken_from"),
     ),
     "amity.facts": (
-        *("Cosine", "Distance", "Distances", "Fact", "Labels", "Loss", "MixtureLoss"),
+        *("Cosine", "Degree", "Distance", "Distances", "Fact", "Labels", "Loss", "MixtureLoss"),
         *("ModelFact", "Probe", "Pull", "Reported", "Said", "Similarity", "Slope", "Visit"),
     ),
     "amity.choosing": ("Cardless",),
@@ -143,6 +144,7 @@ __all__ = [
     "Cosine",
     "Dataset",
     "Decision",
+    "Degree",
     "Distance",
     "Distances",
     "Event",

@@ -14,6 +14,7 @@ data that the noise on the training does not protect (`raw`).
 | `Cosine()` | cos(ŵ_j, w_i), of the models or of what they learned since the start | model | me |
 | `Slope()` | ⟨∇F_i, ŵ_j − w_i⟩: how my loss changes towards j's model | model | me: a gradient |
 | `MixtureLoss()` | F_i(Σ_j ϖ_j ŵ_j): losses of mixtures of those asked | model | me: a pass each |
+| `Degree()` | how many neighbours j reaches | - (it comes with j's sign of life) | - |
 | `Reported()` | j's own losses before and after training | reply | j: two passes per round |
 | `Said()` | what j's strategy said at the end of its last round | reply | - |
 | `Probe()` | φ_j and F_j at my model | my model there, card and reply back | j: a pass |
@@ -69,6 +70,7 @@ class Offer(NamedTuple):
     share: Share | None = None
     losses: Losses | None = None
     labels: tuple[float, ...] = ()
+    degree: int = 0
     says: Mapping[str, float] | None = None
 
 
@@ -201,7 +203,8 @@ class Distances(ModelFact):
 @dataclass(frozen=True)
 class Cosine(ModelFact):
     """cos(ŵ_j, w_i) over the coordinates that I share, where w_i is my own model after this round's
-    training; or of what both have learned since the initial model, cos(ŵ_j − w⁰, w_i − w⁰)."""
+    training; or of what both have learned since the initial model, cos(ŵ_j − w⁰, w_i − w⁰). A
+    model that has diverged has none: NaN."""
 
     of: Literal["model", "update"] = "model"
 
@@ -212,7 +215,12 @@ class Cosine(ModelFact):
             moved = theta if self.of == "model" else theta - origin
             return moved if shared is None else moved[shared]
 
-        return [float(cosines(vector(mine), vector(theta)[None])) for theta in models.values()]
+        def cosine(theta: torch.Tensor) -> float:
+            if not bool(torch.isfinite(theta).all()):
+                return math.nan
+            return float(cosines(vector(mine), vector(theta)[None]))
+
+        return [cosine(theta) for theta in models.values()]
 
 
 @dataclass(frozen=True)
@@ -278,6 +286,15 @@ def mixture(row: Mixture, models: Mapping[PeerId, torch.Tensor]) -> torch.Tensor
     for j, share in others:
         total.add_(models[j], alpha=share)
     return total
+
+
+@dataclass(frozen=True)
+class Degree(Fact):
+    """How many neighbours j reaches in this round, as j says. It travels with the sign of life that
+    every peer gives anyway, so it costs nothing."""
+
+    def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
+        return {j: offer.degree for j, offer in offers.items()}
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,8 @@ class RemoteDesk:
         neighbour."""
         if fact.sends:
             return self._visit(j, fact)
-        offer = Offer(self._present[j].data.examples)
+        said = self._present[j].data
+        offer = Offer(said.examples, degree=said.degree)
         if "model" in fact.moves and j in self._brought:
             offer = offer._replace(share=self._brought[j])
         elif "model" in fact.moves:
@@ -158,6 +159,7 @@ class RemoteDesk:
             self.card if "card" in fact.moves else None,
             peer.share if "model" in fact.moves else None,
             self._own if "reply" in fact.moves else None,
+            degree=self._moment.degree,
         )
 
     def _my_own_guest(self, fact: Fact) -> Offer:

@@ -89,6 +89,7 @@ class Seat:
                 ELSEWHERE if "model" in fact.moves else None,
                 self.losses if "reply" in fact.moves and not says else None,
                 self.labels if isinstance(fact, Labels) else (),
+                self.degree,
                 says_of(self.memory) if says else None,
             )
         return self.offers[kind]
