@@ -57,6 +57,7 @@ same("visits", method={"name": "head"}, **visits)
 composed = {"stages": "fomo,krum", "mixer": "median", "method": "dispfl"}
 composed["attack"] = {"name": "sign_flip", "fraction": 0.34}
 same("composed", **visits, **composed)
+same("said", strategy={"name": "facade", "clusters": 2}, engine={"vectorise": "off"})
 same("private", strategy="gossip", privacy="gradients", engine={"vectorise": "off"})
 try:
     amity.run(tiny(engine=engine | {"actors": 50}), "greedy")

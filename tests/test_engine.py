@@ -43,6 +43,10 @@ KINDS: dict[str, dict[str, Any]] = {
         "strategy": {"name": "afind+", "preset": "paper"},
         "topology": {"drop": 0.2},
     },
+    "what others say, and heads with rows of their own": {
+        "strategy": {"name": "facade", "clusters": 2, "k": 3},
+        "topology": {"drop": 0.2},
+    },
     "convolutions": {
         "data": {"name": "synthetic", "shape": "3x12x12", "train": 600},
         "model": {"name": "fashion_cnn2"},

@@ -25,6 +25,7 @@ EXTRA: list[dict[str, Any]] = [
     {"name": "afind+", "proxy": "grad_ref"},
     {"name": "afind+", "proxy": "feature_mean_centered", "reprobe": "all"},
     {"name": "afind+", "sketch": 0},
+    {"name": "epidemic", "s": 1},
 ]
 SPECS = [spec for spec in EVERY_STRATEGY if spec["name"] not in REFERENCES] + EXTRA
 CALM = Net(gather=30, deadline=30, patience=30)

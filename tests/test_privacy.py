@@ -468,6 +468,7 @@ def test_an_upload_is_counted_once_a_round_and_stops_with_the_budget() -> None:
         ("local", []),
         ("gossip", []),
         ("pens", ["Loss"]),
+        ("dac", ["Loss", "Said"]),
         ({"name": "afind+", "preset": "paper"}, ["Reported", "Similarity of grad"]),
         ({"name": "afind", "proxy": "delta"}, []),
         ({"name": "afind", "proxy": "head_drift"}, []),

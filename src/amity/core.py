@@ -119,6 +119,10 @@ class Decision:
     memory: Memory = field(default_factory=dict)
     notes: Mapping[str, float] = field(default_factory=dict)
     scores: Mapping[PeerId, float] = field(default_factory=dict)
+    says: Mapping[str, float] = field(default_factory=dict)
+    """A few finite numbers by name that whoever asks `Said()` may have in the next round."""
+    head: Row | None = None
+    """A row of its own for the head of the model; None: the head goes with the rest."""
 
 
 Plan = Generator[Ask, Answers, Decision]
@@ -305,14 +309,17 @@ class Chain:
         memory: dict[str, Any] = {}
         notes: dict[str, float] = {}
         scores: Mapping[PeerId, float] = {}
+        says: dict[str, float] = {}
+        head: Row | None = None
         streams = view.rng.spawn(len(self.stages))
         for at, (stage, stream) in enumerate(zip(self.stages, streams, strict=True)):
             mine = replace(view, memory=view.memory.get(str(at), {}), rng=stream)
             decision = yield from stage.decide(mine, row)
+            head = decision.head or (None if head is None else follow(head, row, decision.row))
             row, memory[str(at)] = decision.row, decision.memory
             notes |= decision.notes
-            scores = scores or decision.scores
-        return Decision(row, memory, notes, scores)
+            scores, says = scores or decision.scores, says | dict(decision.says)
+        return Decision(row, memory, notes, scores, says, head)
 
 
 def chain(*stages: Strategy) -> Strategy:
@@ -325,6 +332,13 @@ def spread(peers: Mapping[PeerId, float] | tuple[PeerId, ...]) -> dict[PeerId, f
     weights = dict(peers) if isinstance(peers, Mapping) else dict.fromkeys(peers, 1.0)
     total = sum(weights[j] for j in sorted(weights))
     return {j: weights[j] / total for j in sorted(weights) if weights[j] > 0}
+
+
+def follow(head: Row, before: Row, after: Row) -> Row:
+    """A head's row, after a stage has turned the row `before` into `after`: everyone keeps as much
+    of it as of the row. If nobody is left, the head goes with the rest."""
+    kept = {j: w * after.get(j, 0.0) / before[j] for j, w in head.items() if j in before}
+    return spread(kept) or after
 
 
 def taken_from(row: Row, me: PeerId) -> dict[PeerId, float]:

@@ -11,16 +11,23 @@ data that the noise on the training does not protect (`raw`).
 | `Loss()` | F_i(ŵ_j): loss of j's model on my data, training or validation | model | me: a pass |
 | `Distance()` | ‖ŵ_j − w_i‖ from my model after (or before) this round's training | model | me |
 | `Distances()` | ‖ŵ_j − ŵ_k‖ for all pairs of those asked | model | me |
+| `Cosine()` | cos(ŵ_j, w_i), of the models or of what they learned since the start | model | me |
+| `Slope()` | ⟨∇F_i, ŵ_j − w_i⟩: how my loss changes towards j's model | model | me: a gradient |
+| `MixtureLoss()` | F_i(Σ_j ϖ_j ŵ_j): losses of mixtures of those asked | model | me: a pass each |
+| `Degree()` | how many neighbours j reaches | - (it comes with j's sign of life) | - |
 | `Reported()` | j's own losses before and after training | reply | j: two passes per round |
+| `Said()` | what j's strategy said at the end of its last round | reply | - |
 | `Probe()` | φ_j and F_j at my model | my model there, card and reply back | j: a pass |
 | `Visit()` | as Probe, then j trains a copy of my model | my model there, all back | j: training |
 | `Labels()` | j's label distribution: a reference, simulator only | - | - |
 
-The passes of `Loss` and `Reported` go forward only; those of `Reported` are shared by all askers.
+The passes of `Loss`, `MixtureLoss` and `Reported` go forward only; those of `Reported` are shared
+by all askers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
@@ -34,6 +41,9 @@ if TYPE_CHECKING:
     from amity.peer.proxy import CardSpec
 
 Kind = Literal["card", "model", "reply"]
+Split = Literal["train", "validation"]
+Mixture = tuple[tuple[PeerId, float], ...]
+"""A row as a fact can hold it: whose models, and with what weights."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,8 @@ class Offer(NamedTuple):
     share: Share | None = None
     losses: Losses | None = None
     labels: tuple[float, ...] = ()
+    degree: int = 0
+    says: Mapping[str, float] | None = None
 
 
 class Asker(Protocol):
@@ -152,7 +164,7 @@ class Loss(ModelFact):
     """Mean loss of j's model (with my own part where j keeps its own) on my training or validation
     data."""
 
-    split: Literal["train", "validation"] = "train"
+    split: Split = "train"
     raw = True
 
     def on(self, me: Peer, models: Mapping[PeerId, torch.Tensor]) -> list[Any]:
@@ -189,6 +201,103 @@ class Distances(ModelFact):
 
 
 @dataclass(frozen=True)
+class Cosine(ModelFact):
+    """cos(ŵ_j, w_i) over the coordinates that I share, where w_i is my own model after this round's
+    training; or of what both have learned since the initial model, cos(ŵ_j − w⁰, w_i − w⁰). A
+    model that has diverged has none: NaN."""
+
+    of: Literal["model", "update"] = "model"
+
+    def on(self, me: Peer, models: Mapping[PeerId, torch.Tensor]) -> list[Any]:
+        mine, origin, shared = me.adopt(me.mine), me.world.initial, me.mine.mask
+
+        def vector(theta: torch.Tensor) -> torch.Tensor:
+            moved = theta if self.of == "model" else theta - origin
+            return moved if shared is None else moved[shared]
+
+        def cosine(theta: torch.Tensor) -> float:
+            if not bool(torch.isfinite(theta).all()):
+                return math.nan
+            return float(cosines(vector(mine), vector(theta)[None]))
+
+        return [cosine(theta) for theta in models.values()]
+
+
+@dataclass(frozen=True)
+class Slope(ModelFact):
+    """⟨∇F_i(w̄), ŵ_j − w_i⟩: how fast my loss changes as a mixture w̄ of those asked about goes
+    towards j's model. Without a mixture w̄ = w_i, my own model after this round's training."""
+
+    at: Mixture = ()
+    split: Split = "validation"
+    raw = True
+    together = True
+
+    def on(self, me: Peer, models: Mapping[PeerId, torch.Tensor]) -> list[Any]:
+        mine = me.adopt(me.mine)
+        where = mixture(self.at, models) if self.at else mine
+        if where is None:
+            return [math.nan for _ in models]
+        gradient = me.world.learner.gradient(where, me.examples(self.split))[0].double()
+        return [float(gradient @ (theta - mine).double()) for theta in models.values()]
+
+
+@dataclass(frozen=True)
+class MixtureLoss(ModelFact):
+    """Mean loss of mixtures of the models asked about, on my training or validation data: the same
+    tuple for each j, one loss a row. A row that stands on a model which is not here has none: NaN.
+    With `heads`, one for each row, the heads of the models are mixed by these.
+
+    Models are mixed as I would have each of them alone. Where masks differ from peer to peer, a
+    mixer would weigh anew coordinate by coordinate, which this does not.
+    """
+
+    rows: tuple[Mixture, ...]
+    split: Split = "validation"
+    heads: tuple[Mixture, ...] = ()
+    raw = True
+    together = True
+
+    def on(self, me: Peer, models: Mapping[PeerId, torch.Tensor]) -> list[Any]:
+        data, learner = me.examples(self.split), me.world.learner
+        mixed = (self._mixed(at, models, learner.layout.head) for at in range(len(self.rows)))
+        losses = tuple(math.nan if theta is None else learner.loss(theta, data) for theta in mixed)
+        return [losses for _ in models]
+
+    def _mixed(
+        self, at: int, models: Mapping[PeerId, torch.Tensor], part: slice
+    ) -> torch.Tensor | None:
+        theta = mixture(self.rows[at], models)
+        if theta is None or not self.heads:
+            return theta
+        head = mixture(self.heads[at], {j: model[part] for j, model in models.items()})
+        if head is None:
+            return None
+        theta[part] = head
+        return theta
+
+
+def mixture(row: Mixture, models: Mapping[PeerId, torch.Tensor]) -> torch.Tensor | None:
+    """Σ_j ϖ_j ŵ_j in sorted order of names; None if one of them is not here."""
+    if not row or any(j not in models for j, _ in row):
+        return None
+    (first, weight), *others = sorted(row)
+    total = models[first] * weight
+    for j, share in others:
+        total.add_(models[j], alpha=share)
+    return total
+
+
+@dataclass(frozen=True)
+class Degree(Fact):
+    """How many neighbours j reaches in this round, as j says. It travels with the sign of life that
+    every peer gives anyway, so it costs nothing."""
+
+    def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
+        return {j: offer.degree for j, offer in offers.items()}
+
+
+@dataclass(frozen=True)
 class Reported(Fact):
     """What j says about its own losses on its own data. j may lie."""
 
@@ -197,6 +306,18 @@ class Reported(Fact):
 
     def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
         return {j: offer.losses for j, offer in offers.items() if offer.losses is not None}
+
+
+@dataclass(frozen=True)
+class Said(Fact):
+    """What j's strategy said at the end of its last round: small numbers by name (`Decision.says`),
+    none before its first. They may follow from raw data, and j may say anything."""
+
+    moves = frozenset({"reply"})
+    raw = True
+
+    def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
+        return {j: offer.says for j, offer in offers.items() if offer.says is not None}
 
 
 @dataclass(frozen=True)
@@ -243,6 +364,8 @@ class Labels(Fact):
 
 REPLY_BYTES = 16
 """Two float64 losses."""
+MOST_SAID = 1024
+"""Numbers that a strategy may say in a round."""
 
 
 @dataclass

@@ -18,14 +18,20 @@ from pathlib import Path
 
 from amity.config import Config
 from amity.errors import StorageError
-from amity.facts import Probe, Reported, Similarity, Visit
+from amity.facts import Probe, Reported, Said, Similarity, Visit
 from amity.files import sync_folder
 from amity.peer.privacy import Account, statement, uncovered
 from amity.peer.proxy import CardSpec
 from amity.records import PeerRecord
 from amity.store import read_lines, read_records
 
-DISCLOSED = {"card": Similarity(), "losses": Reported(), "probe": Probe(), "visit": Visit()}
+DISCLOSED = {
+    "card": Similarity(),
+    "losses": Reported(),
+    "says": Said(),
+    "probe": Probe(),
+    "visit": Visit(),
+}
 """What the facts that look at raw data are called here."""
 
 

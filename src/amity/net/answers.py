@@ -7,6 +7,7 @@
 | `head` | signed manifest of a model (`share`, `start`) or a large card of the last two rounds |
 | `body` | its bytes from an offset on, in chunks |
 | `losses` | my losses before and after training |
+| `says` | what my strategy said at the end of the round before |
 | `host` | fetches the asker's model, probes or trains it here; the head of what came of it |
 """
 
@@ -28,6 +29,7 @@ from amity.net.options import Net
 from amity.net.spending import Spending
 from amity.net.tally import BOOKED, Tally
 from amity.net.wire import Manifest, Refused, Stamp
+from amity.round.saying import encode_says
 
 FACTS: Mapping[str, Fact] = {"Probe": Probe(), "Visit": Visit()}
 """What a guest may ask for."""
@@ -67,6 +69,7 @@ class Answering:
             "head": self._head,
             "body": self._body,
             "losses": self._losses,
+            "says": self._says,
             "host": self._host,
         }
 
@@ -177,6 +180,16 @@ class Answering:
         self._spending.disclose("losses", manifest.round, request.asker)
         self._tally.sent("reply", REPLY_BYTES)
         self._answer(request, manifest, {"before": losses.before, "after": losses.after})
+
+    def _says(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
+        if manifest.round < 0:
+            raise Refused("malformed", "what is said is of some round")
+        body = encode_says(self._moment(manifest.round).says)
+        head = self._stamp.seal("says", manifest.round, body, to=request.asker, re=manifest.nonce)
+        self._spending.disclose("says", manifest.round, request.asker)
+        self._tally.sent("reply", len(body))
+        self._audit.meters.bytes.labels("out").inc(len(head) + len(body))
+        request.reply(head + body)
 
     def _host(self, request: Request, manifest: Manifest, allowance: Allowance) -> None:
         fact = FACTS.get(str(manifest.data.get("fact")))

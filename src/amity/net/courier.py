@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from amity.core import Card, Share
 from amity.facts import REPLY_BYTES, Losses, Offer
@@ -22,11 +22,13 @@ from amity.net.wire import (
     Schema,
     ShareData,
     VisitData,
+    check_body,
     decode_share,
     decode_sketch,
     losses_of,
     open_head,
     said,
+    says_in,
 )
 
 
@@ -147,6 +149,15 @@ class Courier:
         losses = losses_of(manifest)
         self._tally.received("reply", REPLY_BYTES)
         return losses
+
+    def says(self, peer: str, round: int) -> Mapping[str, float]:
+        """What a member's strategy said before a round."""
+        data, nonce = self._calls.ask(peer, "says", round, {}, self._net.patience)
+        manifest, body = self._open(data, self._want("says", peer=peer, round=round, re=nonce))
+        check_body(manifest, body)
+        says = says_in(body)
+        self._tally.received("reply", len(body))
+        return says
 
     def model(self, peer: str, kind: Kind, round: int) -> tuple[Share, int]:
         """A member's model of a round, and how many examples stand behind it."""

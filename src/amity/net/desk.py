@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from amity.core import START, Answers, Ask, Card, PeerId, Row, Share
+from amity.core import START, Answers, Ask, Card, Decision, PeerId, Share
 from amity.errors import StrategyError
-from amity.facts import Fact, Losses, ModelFact, Offer
+from amity.facts import Fact, Losses, ModelFact, Offer, Said
 from amity.net.audit import Audit
 from amity.net.board import Notice
 from amity.net.courier import Courier
@@ -18,7 +18,7 @@ from amity.net.moment import Moment
 from amity.net.spending import Spending
 from amity.net.tally import Tally
 from amity.net.wire import Refused
-from amity.peer.mixing import check_row
+from amity.peer.mixing import check_decision, standing_on
 from amity.round.deciding import check_ask
 from amity.round.known import Known
 from amity.round.shard import Shard
@@ -101,7 +101,8 @@ class RemoteDesk:
         neighbour."""
         if fact.sends:
             return self._visit(j, fact)
-        offer = Offer(self._present[j].data.examples)
+        said = self._present[j].data
+        offer = Offer(said.examples, degree=said.degree)
         if "model" in fact.moves and j in self._brought:
             offer = offer._replace(share=self._brought[j])
         elif "model" in fact.moves:
@@ -109,7 +110,9 @@ class RemoteDesk:
             offer = offer._replace(share=self._shares[j], examples=self._examples[j])
         if "card" in fact.moves:
             offer = offer._replace(card=self._card_of(j))
-        if "reply" in fact.moves:
+        if isinstance(fact, Said):
+            offer = offer._replace(says=self._courier.says(j, self._present[j].round))
+        elif "reply" in fact.moves:
             offer = offer._replace(losses=self._courier.losses(j, self._present[j].round))
         return offer
 
@@ -145,6 +148,8 @@ class RemoteDesk:
         peer = self._shard.peers[self._me]
         if fact.sends:
             return self._my_own_guest(fact)
+        if isinstance(fact, Said):
+            return Offer(says=self._moment.says)
         if "reply" in fact.moves and self._own is None:
             answered = self._shard.own_losses(self._me, self._round)
             self._tally.pay(answered.forward, answered.backward)
@@ -154,6 +159,7 @@ class RemoteDesk:
             self.card if "card" in fact.moves else None,
             peer.share if "model" in fact.moves else None,
             self._own if "reply" in fact.moves else None,
+            degree=self._moment.degree,
         )
 
     def _my_own_guest(self, fact: Fact) -> Offer:
@@ -177,14 +183,15 @@ class RemoteDesk:
             self._known.learn(fact, missing, answered.values)
         return self._known.of(fact, peers)
 
-    def mixed(self, row: Row) -> Share:
-        """The mixture that a row asks for."""
-        check_row(row, self._me, self.arrived)
+    def mixed(self, decision: Decision) -> Share:
+        """The mixture that a decision asks for."""
+        check_decision(decision, self._me, self.arrived, self._brought)
+        names = standing_on(decision.row, decision.head)
         peer = self._shard.peers[self._me]
         shares = self._shares | {self._me: peer.mine} | self._brought
-        if START in row:
+        if START in names:
             peer.round = self._round
             shares[START] = peer.share_start
-        if any(j not in shares for j in row):
+        if any(j not in shares for j in names):
             raise StrategyError(f"row of {self._me}: a model that it stands on is not here")
-        return self._shard.world.mixer.mix(row, {j: shares[j] for j in row})
+        return self._shard.mix(decision.row, decision.head, shares)

@@ -82,6 +82,8 @@ class Moment:
     spec: CardSpec | None = None
     degree: int = 0
     """How many neighbours the peer has in this round."""
+    says: Mapping[str, float] = field(default_factory=dict)
+    """What its strategy said at the end of the round before."""
     phase: Phase = "ready"
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
     _blobs: dict[str, Blob] = field(default_factory=dict, init=False, repr=False)

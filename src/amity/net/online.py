@@ -201,7 +201,14 @@ class Online:
 
     # -- made for a round --------------------------------------------------------------------------
 
-    def moment(self, peer: Peer, card: Card | None, degree: int, phase: Phase) -> Moment:
+    def moment(
+        self,
+        peer: Peer,
+        card: Card | None,
+        degree: int,
+        phase: Phase,
+        says: Mapping[str, float] | None = None,
+    ) -> Moment:
         """What can be asked about a round."""
         return Moment(
             peer=peer,
@@ -213,6 +220,7 @@ class Online:
             spec=self.workshop.spec,
             degree=degree,
             phase=phase,
+            says=says or {},
         )
 
     def desk(self, moment: Moment, present: Mapping[PeerId, Notice]) -> RemoteDesk:

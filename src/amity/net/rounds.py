@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from amity.core import START, Decision, Memory, PeerId, Row, drive, taken_from
+from amity.core import START, Decision, Memory, PeerId, Row, drive, follow, taken_from
 from amity.net.board import Notice
 from amity.net.desk import RemoteDesk
 from amity.net.moment import Blob, Moment, Phase, frozen
@@ -21,6 +21,7 @@ from amity.round.cards import Sketches
 from amity.round.clock import Clock
 from amity.round.deciding import blaming, plain, view_of
 from amity.round.recording import is_due, record_of
+from amity.round.saying import says_of
 from amity.round.shard import Trained
 
 
@@ -42,14 +43,14 @@ class Rounds:
         """One round, from its training to its record."""
         t, clock, online = now.round, Clock(), self._online
         near = online.membership.near(t)
-        moment, trained = self._train(t, near, now.phase)
+        moment, trained = self._train(t, near, now.phase, says_of(memory))
         clock.lap("train")
         present = online.waiting.cards(t, near)
         clock.lap("wait")
         desk = online.desk(moment, present)
         decision = self._decide(moment, present, desk, memory)
         clock.lap("select")
-        self._shop.shard.absorb(self._shop.me, desk.mixed(decision.row), t)
+        self._shop.shard.absorb(self._shop.me, desk.mixed(decision), t)
         clock.lap("mix")
         self._tell_use(t, decision.row, desk)
         return Done(self._report(t, decision, desk, trained, len(present), clock), decision.memory)
@@ -70,7 +71,9 @@ class Rounds:
 
     # -- training, and what the others see of it ---------------------------------------------------
 
-    def _train(self, t: int, near: tuple[PeerId, ...], phase: Phase) -> tuple[Moment, Trained]:
+    def _train(
+        self, t: int, near: tuple[PeerId, ...], phase: Phase, says: Mapping[str, float]
+    ) -> tuple[Moment, Trained]:
         """Local training. After it the card is published, and peers that ask get what they need."""
         shop, online, wanted = self._shop, self._online, self._sketches.wanted
         trained = online.spending.own(
@@ -79,7 +82,7 @@ class Rounds:
         card = self._sketches.card(
             trained.sketch, peer=shop.me, round=t, examples=shop.examples, degree=len(near)
         )
-        moment = online.moment(frozen(shop.peer, shop.hosting, t), card, len(near), phase)
+        moment = online.moment(frozen(shop.peer, shop.hosting, t), card, len(near), phase, says)
         blob = moment.announcement()
         if card is not None and phase == "ready":
             online.spending.disclose("card", t)
@@ -115,7 +118,9 @@ class Rounds:
         with blaming(shop.config, view):
             decision = plain(drive(shop.decider.decide(view, {shop.me: 1.0}), desk.answer))
         if moment.phase == "joining":
-            decision = replace(decision, row=_of_friends(decision.row, shop.me))
+            row = _of_friends(decision.row, shop.me)
+            head = None if decision.head is None else follow(decision.head, decision.row, row)
+            decision = replace(decision, row=row, head=head)
         return decision
 
     def _tell_use(self, t: int, row: Row, desk: RemoteDesk) -> None:

@@ -10,6 +10,7 @@ in which nothing is lost, what all have sent is what all have received, to the b
   every neighbour that is there; by a neighbour when it first believes it. A card that is shown or
   asked for again is not booked again. One that is too large to be published is a body like others.
 * **Losses** travel in a head and count as two numbers (`REPLY_BYTES`), also those of a visit.
+* **What a strategy says** counts as many bytes as its text, in both runtimes.
 * **One kind for a body**: what a visit brings home is booked as a model, though a sketch is in it.
 
 What moves after the last record (a peer that is done still answers) stands in the line `stop` of

@@ -14,7 +14,7 @@ from typing import Annotated, Protocol
 
 from pydantic import Field
 
-from amity.core import START, PeerId, Row, Share
+from amity.core import START, Decision, PeerId, Row, Share
 from amity.errors import RowError
 from amity.lazy import torch
 from amity.registry import Registry
@@ -90,6 +90,47 @@ def _masked_sum(
         weighed.add_(offered, alpha=weight)
     covered.copy_(weighed > 0)
     total.copy_(torch.where(covered, total / weighed.clamp_min(1e-38), total))
+
+
+def check_decision(
+    decision: Decision, me: PeerId, arrived: Collection[PeerId], brought: Collection[PeerId]
+) -> None:
+    """Both rows, where the head has one of its own. `brought` are those whose model came back from
+    a visit."""
+    check_row(decision.row, me, arrived)
+    if decision.head is None:
+        return
+    check_row(decision.head, me, arrived)
+    if any(j in brought for j in standing_on(decision.row, decision.head)):
+        raise RowError(
+            f"row of {me}: a head has a row of its own, which models from visits do not allow; ask"
+            " Pull() for models instead"
+        )
+
+
+def standing_on(row: Row, head: Row | None) -> tuple[PeerId, ...]:
+    """Whose models a row and the row of a head need."""
+    return tuple(sorted({*row, *(head or {})}))
+
+
+def mix_parts(
+    mixer: Mixer, row: Row, head: Row | None, shares: Mapping[PeerId, Share], part: slice
+) -> Share:
+    """The mixture that a row asks for, with the head (a part of theta) by a row of its own, if it
+    has one."""
+    mixed = mixer.mix(row, {j: shares[j] for j in row})
+    if head is None:
+        return mixed
+    heads = mixer.mix(head, {j: _part(shares[j], part) for j in head})
+    theta, mask = mixed.theta.clone(), None if mixed.mask is None else mixed.mask.clone()
+    theta[part] = heads.theta
+    if mask is not None:
+        mask[part] = True if heads.mask is None else heads.mask
+    return Share(theta, mask)
+
+
+def _part(share: Share, part: slice) -> Share:
+    return Share(share.theta[part], None if share.mask is None else share.mask[part])
 
 
 # -- mixers ----------------------------------------------------------------------------------------

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from amity.config import Config
-from amity.core import START, Ask, Card, Decision, Memory, PeerId, View
+from amity.core import START, Ask, Card, Decision, Memory, PeerId, Row, View
 from amity.errors import AmityError, StrategyError, brief, place_of
 from amity.facts import Fact, ModelFact
 from amity.rng import rng
+from amity.round.saying import noted, own_notes, plain_says
 
 
 def view_of(
@@ -35,7 +36,7 @@ def view_of(
         card=card,
         rng=rng(config.seed, "decide", round, me),
         common_rng=rng(config.seed, "common", round),
-        memory=memory,
+        memory=own_notes(memory),
     )
 
 
@@ -70,13 +71,20 @@ def check_ask(ask: Any, *, reference: bool) -> Fact:
 
 def plain(decision: Decision) -> Decision:
     """A decision in plain numbers, with its notebook as a checkpoint would give it back. So a
-    resumed run goes on with exactly the same notebook."""
+    resumed run goes on with exactly the same notebook. What it says is in there too."""
+    says = plain_says(decision.says)
     return Decision(
-        row={str(j): float(weight) for j, weight in decision.row.items()},
-        memory=_plain_memory(decision.memory),
+        row=_plain_row(decision.row),
+        memory=noted(_plain_memory(decision.memory), says),
         notes={str(key): float(value) for key, value in decision.notes.items()},
         scores=decision.scores,
+        says=says,
+        head=None if decision.head is None else _plain_row(decision.head),
     )
+
+
+def _plain_row(row: Row) -> dict[PeerId, float]:
+    return {str(j): float(weight) for j, weight in row.items()}
 
 
 def _plain_memory(memory: Memory) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from amity.data.samples import Samples
 from amity.facts import Fact, Ledger, Loss, Losses, ModelFact, Offer
 from amity.learn.learner import Bounds, Score
 from amity.learn.stacked import FitJob, Stack
+from amity.peer.mixing import mix_parts, standing_on
 from amity.peer.peer import Peer, World
 from amity.peer.proxy import CardSpec
 from amity.records import Scores
@@ -174,17 +175,21 @@ class Shard:
         offer = fact.serve(peer, guest, visitor, spec, degree)
         return Hosted(offer, peer.ledger.forward, peer.ledger.backward, peer.spent)
 
-    def settle(self, me: PeerId, row: Row, round: int) -> None:
+    def settle(self, me: PeerId, row: Row, head: Row | None, round: int) -> None:
         """Mix by the row, and take the result over. Equal rows are summed once."""
         (peer,) = self._at([me], round)
-        own = START in row or (peer.attacking and me in row)
-        key = None if own else (round, tuple(sorted(row.items())))
+        names = standing_on(row, head)
+        own = START in names or (peer.attacking and me in names)
+        rows = (tuple(sorted(row.items())), head and tuple(sorted(head.items())))
+        key = None if own else (round, rows)
         if key is None or self._mixed is None or self._mixed[0] != key:
-            self._mixed = (
-                key,
-                self.world.mixer.mix(row, {j: self._share_for(peer, j) for j in row}),
-            )
+            shares = {j: self._share_for(peer, j) for j in names}
+            self._mixed = (key, self.mix(row, head, shares))
         self.absorb(me, self._mixed[1], round)
+
+    def mix(self, row: Row, head: Row | None, shares: Mapping[PeerId, Share]) -> Share:
+        """The mixture of these models that a row asks for, and the row of a head."""
+        return mix_parts(self.world.mixer, row, head, shares, self.world.learner.layout.head)
 
     def absorb(self, me: PeerId, mixed: Share, round: int) -> None:
         self._at([me], round)[0].settle(mixed)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from amity.core import START, Answers, Ask, PeerId, Reference, Share, Strategy
 from amity.facts import REPLY_BYTES, Fact, Ledger, ModelFact, Offer, Similarity, transfer
 from amity.round.deciding import check_ask
+from amity.round.saying import encode_says
 from amity.simulate.seat import ELSEWHERE, Gallery, Seat
 from amity.topology import Network
 
@@ -121,6 +122,8 @@ class LocalDesk:
             self._cards |= {j} if not fresh else set()
         if offer.losses is not None:
             transfer("reply", REPLY_BYTES, *books)
+        if offer.says is not None:
+            transfer("reply", len(encode_says(offer.says)), *books)
         if offer.share is not None and (fresh or j not in self.arrived):
             if not self.central:
                 transfer("model", offer.share.nbytes if fresh else other.share_bytes, *books)

@@ -210,7 +210,7 @@ class Simulation:
             if name in mixed:
                 self.crew.absorb(name, mixed[name], t)
             else:
-                jobs.append(SettleJob(at=name, round=t, row=decision.row))
+                jobs.append(SettleJob(at=name, round=t, row=decision.row, head=decision.head))
             self.seats[name].memory = decision.memory
         self.crew.do(jobs, self._tell(t, 0.7, 0.7))
 

@@ -13,6 +13,7 @@ from typing import Any
 from amity.core import START, PeerId, Row
 from amity.errors import AmityError, Failure, brief
 from amity.facts import Fact, ModelFact
+from amity.peer.mixing import standing_on
 from amity.peer.proxy import CardSpec
 from amity.records import Scores
 from amity.round.shard import Answered, Hosted, Shard, Trained
@@ -108,18 +109,19 @@ class SettleJob(Job):
     """Mix by a row, and take the result in."""
 
     row: Row
+    head: Row | None = None
 
     @property
     def needs(self) -> tuple[PeerId, ...]:
-        return tuple(j for j in self.row if j != START)
+        return tuple(j for j in standing_on(self.row, self.head) if j != START)
 
     @property
     def repeatable(self) -> bool:
         """A row that uses the peer's own model of the start overwrites what it reads."""
-        return START not in self.row
+        return START not in standing_on(self.row, self.head)
 
     def on(self, shard: Shard) -> None:
-        shard.settle(self.at, self.row, self.round)
+        shard.settle(self.at, self.row, self.head, self.round)
 
 
 @dataclass(frozen=True, kw_only=True)

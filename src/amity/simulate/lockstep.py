@@ -25,7 +25,7 @@ from amity.core import (
     advance,
 )
 from amity.facts import Fact, ModelFact, Offer, Reported, Similarity
-from amity.peer.mixing import check_row
+from amity.peer.mixing import check_decision
 from amity.round.deciding import blaming, plain, view_of
 from amity.round.shard import Hosted, read_losses
 from amity.simulate.crew import Crew
@@ -194,7 +194,7 @@ class Lockstep:
 
     def _checked(self, course: _Course) -> Decision:
         decision = course.decided
-        check_row(decision.row, course.view.me, course.desk.arrived)
+        check_decision(decision, course.view.me, course.desk.arrived, ())
         if is_central(self.config.strategy.instance) and course.view.neighbours:
             _book_server(self.seats[course.view.me], decision.row)
         return decision
@@ -203,7 +203,7 @@ class Lockstep:
         """The mixed model of a peer whose row uses models that came back from visits."""
         row, brought, me = course.decided.row, course.desk.brought, course.view.me
         course.desk.brought = {}
-        check_row(row, me, course.desk.arrived)
+        check_decision(course.decided, me, course.desk.arrived, brought)
         if not brought.keys() & row.keys():
             return {}
         own = self.crew.shares(tuple(j for j in row if j not in brought and j != START), me)

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from amity.core import Answers, Card, Memory, PeerId, Share
-from amity.facts import Fact, Labels, Ledger, Losses, ModelFact, Offer
+from amity.facts import Fact, Labels, Ledger, Losses, ModelFact, Offer, Said
 from amity.geometry import units
 from amity.peer.attacks import Attack
 from amity.round.known import Known
+from amity.round.saying import says_of
 from amity.round.spending import Budget
 
 ELSEWHERE = Share(torch.empty(0))
@@ -80,14 +81,16 @@ class Seat:
 
     def offer(self, fact: Fact) -> Offer:
         """What a fact moves from me: the same for everyone."""
-        kind = type(fact)
+        kind, says = type(fact), isinstance(fact, Said)
         if kind not in self.offers or (self.losses is not None and "reply" in fact.moves):
             self.offers[kind] = Offer(
                 self.examples,
                 self.card if "card" in fact.moves else None,
                 ELSEWHERE if "model" in fact.moves else None,
-                self.losses if "reply" in fact.moves else None,
+                self.losses if "reply" in fact.moves and not says else None,
                 self.labels if isinstance(fact, Labels) else (),
+                self.degree,
+                says_of(self.memory) if says else None,
             )
         return self.offers[kind]
 

@@ -5,7 +5,8 @@ A message is a **head** and, for some kinds, a **body**:
 
     head = "AMT1" | length of signature (2 bytes) | length of manifest (4 bytes)
            | signature | manifest (JSON)
-    body = safetensors, as long as the manifest says and with the SHA-256 that it says
+    body = safetensors, as long as the manifest says and with the SHA-256 that it says;
+           what a strategy says publicly is JSON: finite numbers by name
 
 The sender signs the manifest with the key that the roster lists, so neither a relay nor another
 member can alter a message or put words into somebody's mouth. Checks stand in the order of their
@@ -49,6 +50,7 @@ from amity.net.wire.manifest import (
     digest_of,
     losses_of,
     said,
+    says_in,
 )
 
 __all__ = [
@@ -81,5 +83,6 @@ __all__ = [
     "open_head",
     "quantise",
     "said",
+    "says_in",
     "unframe",
 ]

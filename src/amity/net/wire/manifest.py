@@ -12,11 +12,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from amity.facts import Losses
+from amity.round.saying import LARGEST_SAID, decode_says
 
 LARGEST_HEADER = 4096
 """Of a body's safetensors header: we send at most four tensors."""
 
-Kind = Literal["card", "share", "start", "probe", "visit", "ask", "answer"]
+Kind = Literal["card", "share", "start", "probe", "visit", "says", "ask", "answer"]
 Format = Literal["fp32", "bf16", "int8"]
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Token = Annotated[str, Field(pattern=r"^[0-9a-f]{0,32}$")]
@@ -106,6 +107,14 @@ def losses_of(manifest: Manifest) -> Losses:
     return Losses(found.before, found.after)
 
 
+def says_in(body: bytes) -> dict[str, float]:
+    """What a strategy says: text, and nothing but finite numbers by name."""
+    try:
+        return decode_says(body)
+    except ValueError as error:
+        raise Refused("malformed", f"says: {str(error)[:100]}") from None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Schema:
     """What all members must have in common, and what a body must look like. `digest` names it on
@@ -130,6 +139,7 @@ class Schema:
             "card": 4 * self.sketch,
             "probe": 4 * self.probe,
             "visit": 4 * self.probe + model,
+            "says": LARGEST_SAID,
             "ask": 0,
             "answer": 0,
         }
