@@ -46,6 +46,10 @@ OTHER_PROXIES = (
     "feature_mean_centered",
     "weight",
     "head_drift",
+    "body_drift",
+    "model_drift",
+    "update",
+    "head_update",
 )
 EVERY_STRATEGY: list[dict[str, Any]] = [
     *({"name": entry.name} for entry in strategies),

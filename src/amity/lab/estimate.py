@@ -12,7 +12,7 @@ from functools import cache
 import torch
 
 from amity.config import Config
-from amity.core import Card, Context, Fit, Fitted, Method, PeerId, R, Training
+from amity.core import Card, Context, Fit, Fitted, Method, PeerId, R, Share, Training
 from amity.data import Dataset
 from amity.data.samples import PeerData
 from amity.learn.learner import DpSgd, Learner
@@ -99,7 +99,8 @@ class Trial:
 
     def card(self, spec: CardSpec, examples: int) -> tuple[float, int]:
         """Seconds and bytes of a card."""
-        at = Vectors(self.theta, self.theta, self.theta)
+        theta, whole = self.theta, Share(self.theta)
+        at = Vectors(theta, theta, theta, shared=whole, shared_start=whole)
         data = self.data.train.first(examples)
         numbers = spec.numbers(len(spec.kind.of(at, data, self.learner)))
         seconds = _timed(lambda: spec.kind.of(at, data, self.learner))

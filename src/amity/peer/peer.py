@@ -268,7 +268,13 @@ class Peer:
 
     def sketch(self, spec: CardSpec) -> torch.Tensor:
         """φ of this round, as it goes onto the card."""
-        at = Vectors(self.start, self.trained, self.world.initial)
+        at = Vectors(
+            self.start,
+            self.trained,
+            self.world.initial,
+            shared=self.mine,
+            shared_start=self.share_start,
+        )
         phi = spec.kind.of(at, self.probe_data, self.world.learner)
         return self._sketched(phi, spec, 0 if spec.lasting else self.round)
 

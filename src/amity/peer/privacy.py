@@ -340,9 +340,14 @@ def _installed(package: str) -> bool:
 def uncovered(mechanism: Mechanism, method: object, asked: Iterable[str]) -> list[str]:
     """What looked at raw data past a mechanism: of the raw facts that were asked, those that it
     does not cover, and masks that a method makes from data (with DP-SGD they follow from private
-    steps). Proxies that follow from models alone tell nothing that private training does not."""
-    from_models = {name for name, proxy in PROXIES.items() if not proxy.needs_examples}
-    covered = {f"Similarity of {name}" for name in from_models} if mechanism.trains else set()
+    steps). Proxies that follow from models alone tell nothing that private training does not; those
+    that follow from what is published tell nothing that private uploads do not."""
+    covered = {
+        f"Similarity of {name}"
+        for name, proxy in PROXIES.items()
+        if (mechanism.trains and not proxy.needs_examples)
+        or (mechanism.uploads and proxy.of_published)
+    }
     masks = {"masks"} if mechanism.uploads and getattr(method, "data_masks", False) else set()
     return sorted({*asked} - covered | masks)
 

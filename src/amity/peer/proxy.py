@@ -11,6 +11,10 @@ small.
 | `feature_mean_centered` | as above, minus its mean over the cards known | one forward pass |
 | `weight` | the proxy layer itself (almost the same for everyone) | nothing |
 | `head_drift` | head after training minus the initial head; **tells the labels** | nothing |
+| `body_drift` | all but the head, as published, minus the initial one | nothing |
+| `model_drift` | the model as published minus the initial one | nothing |
+| `update` | the model as published minus that of the round's start | nothing |
+| `head_update` | the head of `update`: what this round taught it | nothing |
 
 `grad` is line 11 of Algorithm 1; `grad_asker` is its line 6, with the neighbour's own head.
 `weight` is for ablations, `head_drift` a strong signal.
@@ -30,6 +34,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from amity.core import Share
 from amity.data.samples import Samples
 from amity.lazy import torch
 from amity.rng import rng
@@ -45,6 +50,11 @@ class Vectors:
     start: torch.Tensor
     trained: torch.Tensor
     initial: torch.Tensor
+    shared: Share
+    """The trained model as others may have it: without what the method keeps, with the noise of
+    private uploads."""
+    shared_start: Share
+    """The same of `start`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +66,8 @@ class Proxy:
     needs_examples: bool = True
     """Whether it looks at examples. If not, it follows from models alone, and private training
     covers it."""
+    of_published: bool = False
+    """Whether it follows from what is published anyway, so that private uploads cover it too."""
     lasting: bool = False
     """Whether it is the same in all rounds, so that it is computed and paid for once."""
     centered: bool = False
@@ -90,6 +102,31 @@ def _head_drift(at: Vectors, _data: Samples, learner: Learner) -> torch.Tensor:
     return at.trained[learner.layout.head] - at.initial[learner.layout.head]
 
 
+def _moved(after: Share, before: Share, part: slice) -> torch.Tensor:
+    """What has changed in a part, and 0 wherever one of the two is not offered to others."""
+    change = after.theta[part] - before.theta[part]
+    for mask in (after.mask, before.mask):
+        if mask is not None:
+            change = torch.where(mask[part], change, 0.0)
+    return change
+
+
+def _body_drift(at: Vectors, _data: Samples, learner: Learner) -> torch.Tensor:
+    return _moved(at.shared, Share(at.initial), learner.layout.body)
+
+
+def _model_drift(at: Vectors, _data: Samples, learner: Learner) -> torch.Tensor:
+    return _moved(at.shared, Share(at.initial), learner.layout.everything)
+
+
+def _update(at: Vectors, _data: Samples, learner: Learner) -> torch.Tensor:
+    return _moved(at.shared, at.shared_start, learner.layout.everything)
+
+
+def _head_update(at: Vectors, _data: Samples, learner: Learner) -> torch.Tensor:
+    return _moved(at.shared, at.shared_start, learner.layout.head)
+
+
 PROXIES: Mapping[str, Proxy] = {
     "grad": Proxy(of=_gradient, probed=True),
     "grad_asker": Proxy(of=_gradient, probed=True, at_asker=True),
@@ -99,6 +136,10 @@ PROXIES: Mapping[str, Proxy] = {
     "feature_mean_centered": Proxy(of=_mean_feature, centered=True),
     "weight": Proxy(of=_weight, needs_examples=False),
     "head_drift": Proxy(of=_head_drift, needs_examples=False),
+    "body_drift": Proxy(of=_body_drift, needs_examples=False, of_published=True),
+    "model_drift": Proxy(of=_model_drift, needs_examples=False, of_published=True),
+    "update": Proxy(of=_update, needs_examples=False, of_published=True),
+    "head_update": Proxy(of=_head_update, needs_examples=False, of_published=True),
 }
 
 if TYPE_CHECKING:
