@@ -147,7 +147,7 @@ class Leaks:
             ),
             (
                 f"AUC of friends by world (round {rounds[-1]})",
-                "world",
+                "",
                 [world.replace("_", "\n") for world in worlds],
                 by_proxy("auc", [(world, rounds[-1]) for world in worlds]),
             ),
