@@ -15,6 +15,7 @@ import torch
 from amity import cli
 from amity.config import Config, resolve
 from amity.methods import methods
+from amity.peer.proxies import proxies
 from amity.round.build import load_data
 from amity.simulate import Simulation
 from amity.strategies import strategies
@@ -39,14 +40,7 @@ TINY: Mapping[str, Any] = {
     "engine": {"workers": 1},
 }
 
-OTHER_PROXIES = (
-    "grad_ref",
-    "delta",
-    "feature_mean",
-    "feature_mean_centered",
-    "weight",
-    "head_drift",
-)
+OTHER_PROXIES = tuple(entry.name for entry in proxies if not entry.cls.probed)
 EVERY_STRATEGY: list[dict[str, Any]] = [
     *({"name": entry.name} for entry in strategies),
     {"name": "afind+", "preset": "literal"},

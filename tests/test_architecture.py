@@ -109,12 +109,12 @@ def test_the_map_names_every_package(repository: Path) -> None:
 def test_config_and_estimate_know_no_entry_by_name(repository: Path) -> None:
     """Names of strategies, stages, methods and proxies stand nowhere in their code."""
     from amity.methods import methods
-    from amity.peer.proxy import PROXIES
+    from amity.peer.proxies import proxies
     from amity.stages import stages
     from amity.strategies import strategies
 
-    names = {entry.name for registry in (methods, stages, strategies) for entry in registry}
-    names |= set(PROXIES)
+    kinds = (methods, stages, strategies, proxies)
+    names = {entry.name for registry in kinds for entry in registry}
     defaults = {"afind+", "finetune", "local"}
     """What a config has if nobody says anything, in sections.py; `local` is an engine."""
     source = repository / "src" / "amity"

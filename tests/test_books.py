@@ -34,6 +34,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "models, masked": {"strategy": {"name": "gossip", "k": 2}, "method": "dispfl"},
     "losses of models": {"strategy": {"name": "pens"}},
     "cards": {"strategy": {"name": "afind+"}},
+    "cards of signs": {"strategy": {"name": "afind+", "bits": 1}},
     "cards, to those who are near": {
         "strategy": {"name": "afind+"},
         "topology": {"name": "regular", "k": 2, "redraw": 1},

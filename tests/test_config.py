@@ -15,7 +15,7 @@ from amity.config import load, parse, scalar
 from amity.core import Decision, Plan, Row, View
 from amity.errors import ConfigError
 from amity.methods import methods
-from amity.peer.proxy import PROXIES
+from amity.peer.proxies import proxies
 from amity.registry import Registry
 from amity.stages import stages
 from amity.strategies import strategies
@@ -162,11 +162,10 @@ def test_replace_changes_presets_cleanly() -> None:
             "strategy.preset=paper strategy.proxy=feature_mean_centered",
             "afind+: proxy=feature_mean_centered needs the cards",
         ),
-        (
-            "strategy.proxy=grat",
-            "afind+: proxy should be 'grad', 'grad_asker', 'grad_ref', 'delta', 'feature_mean',",
-        ),
-        ("stages=simgate:proxy=grat", "simgate: proxy should be 'grad', 'grad_asker', 'grad_ref',"),
+        ("strategy.proxy=grat", "afind+: proxy should be body_drift, delta, feature_mean,"),
+        ("strategy.proxy=no.py:Phi", "afind+: proxy 'no.py:Phi': cannot import 'no.py'"),
+        ("strategy.bits=8", "afind+: bits should be 1 or 32, got 8"),
+        ("stages=simgate:proxy=grat", "simgate: proxy should be body_drift, delta, feature_mean,"),
         (
             "strategy=amity.core:Ask2",
             "strategy 'amity.core:Ask2': amity.core has no dataclass 'Ask2'",
@@ -181,11 +180,11 @@ def test_every_mistake_gets_one_line_with_the_remedy(words: str, message: str) -
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", PROXIES)
+@pytest.mark.parametrize("name", [entry.name for entry in proxies])
 def test_every_proxy_of_the_table_can_be_named(name: str) -> None:
     strategy = load(None, [f"strategy.proxy={name}"]).strategy.instance
     assert isinstance(strategy, Afind)
-    assert strategy.card.kind is PROXIES[name]
+    assert strategy.card.kind == proxies.made(name)
     assert strategy.card.lasting == (name == "grad_ref")
 
 
@@ -210,7 +209,7 @@ def test_who_wants_examples_held_out_says_so_itself() -> None:
 
 
 def test_no_strategy_stage_method_or_proxy_is_known_by_name(repository: Path) -> None:
-    names = {entry.name for kind in (strategies, stages, methods) for entry in kind} | {*PROXIES}
+    names = {entry.name for kind in (strategies, stages, methods, proxies) for entry in kind}
     folder = repository / "src" / "amity"
     files = [*(folder / "config").glob("*.py"), folder / "lab" / "estimate.py"]
     known = {

@@ -10,7 +10,7 @@ from amity.config import Config
 from amity.core import Fit
 from amity.data import split
 from amity.lab.estimate import Trial, estimate
-from amity.peer.proxy import PROXIES
+from amity.peer.proxies import proxies
 from amity.round.build import load_data, settled
 from amity.topology import peer_names
 from tests.conftest import simulate, tiny
@@ -30,13 +30,11 @@ def received(config: Config, key: str) -> list[int]:
         return [record.value(key) for record in simulation.round().peers.values()]
 
 
-@pytest.mark.parametrize("proxy", PROXIES)
-@pytest.mark.parametrize("sketch", [0, 16, 100_000])
-def test_a_card_is_estimated_at_the_bytes_that_it_has(proxy: str, sketch: int) -> None:
-    config = tiny(
-        strategy={"name": "afind+", "preset": "tuned", "proxy": proxy, "sketch": sketch},
-        rounds=1,
-    )
+@pytest.mark.parametrize("proxy", [entry.name for entry in proxies])
+@pytest.mark.parametrize(("sketch", "bits"), [(0, 32), (16, 32), (100_000, 32), (0, 1), (16, 1)])
+def test_a_card_is_estimated_at_the_bytes_that_it_has(proxy: str, sketch: int, bits: int) -> None:
+    card = {"proxy": proxy, "sketch": sketch, "bits": bits}
+    config = tiny(strategy={"name": "afind+", "preset": "tuned", **card}, rounds=1)
     spec = config.decider.card
     assert spec is not None
     _, nbytes = trial_of(config).card(spec, config.facts.examples)

@@ -86,8 +86,20 @@ def untouched(source: str, target: str, kind: str, data: bytes) -> bytes | None:
     return data
 
 
-def test_on_a_network_in_memory_the_bits_are_the_simulators_too(tmp_path: Path) -> None:
-    layers: dict[str, Any] = {"strategy": {"name": "afind+", "preset": "literal"}, "method": "head"}
+@pytest.mark.parametrize(
+    "card",
+    [
+        {"preset": "literal"},
+        {"preset": "literal", "sketch": 50, "bits": 1},
+        {"proxy": "update", "sketch": 50, "bits": 1},
+        {"proxy": "model_drift"},
+    ],
+    ids=str,
+)
+def test_on_a_network_in_memory_the_bits_are_the_simulators_too(
+    tmp_path: Path, card: dict[str, Any]
+) -> None:
+    layers: dict[str, Any] = {"strategy": {"name": "afind+", **card}, "method": "head"}
     swarm = play(tmp_path / "net", untouched, CALM, **layers)
     base: dict[str, Any] = {
         "peers": 3,

@@ -35,7 +35,7 @@ from amity.reproduce.differences import Difference, paired
 from amity.reproduce.experiment import Scope
 from amity.reproduce.experiments import NAMES
 from amity.reproduce.experiments.theorem import bound
-from amity.reproduce.leakage import SIGMAS, predict, told_by
+from amity.reproduce.leakage import friendship, kinds_of_cards, predict, told_by
 from amity.reproduce.record import CellRecord, TableHead, read_records, write_records
 from amity.reproduce.registry import experiments, in_order
 from amity.reproduce.table import at_bytes
@@ -944,12 +944,17 @@ def test_cards_that_are_the_labels_tell_everything_and_random_ones_nothing() -> 
     labels = draw.dirichlet(np.ones(5) * 0.3, size=80)
     shadows = np.arange(80) < 40
     telling = torch.from_numpy(labels - 0.2)
-    found, base, leakage, area = told_by(telling, labels, shadows, 0.5)
+    friends = friendship(labels, [None] * 80, 0.5)
+    found, base, leakage, area = told_by(telling, labels, shadows, friends)
     assert leakage > 0.7
     assert area > 0.8
     assert found > base
     silent = torch.from_numpy(draw.normal(size=(80, 5)))
-    assert abs(told_by(silent, labels, shadows, 0.5)[2]) < 0.15
+    assert abs(told_by(silent, labels, shadows, friends)[2]) < 0.15
+    groups = friendship(labels, [k % 2 for k in range(80)], 0.5)
+    assert groups[0].tolist() == [True, False] * 40
+    sides = torch.tensor([[1.0, 0.1], [-1.0, 0.1]]).repeat(40, 1)
+    assert told_by(sides, labels, shadows, groups)[3] == 1.0, "in a world with groups they count"
 
 
 def test_the_reader_of_cards_is_ridge_regression() -> None:
@@ -973,13 +978,19 @@ def test_label_inference_by_one_command(call: Call) -> None:
     assert (code, err) == (0, "")
     assert "report: l/labels-cpu/report.html" in out
     rows = Path("l/labels-cpu/labels.csv").read_text().splitlines()
-    assert rows[0].startswith("seed,round,proxy,sketch,sigma,overlap,baseline,leakage,auc")
-    # rounds: other proxies, other sizes, noise on two sizes
-    assert len(rows) == 1 + 2 * (5 + 3 + 2 * len(SIGMAS))
+    assert rows[0].startswith("world,seed,round,proxy,sketch,bits,sigma,nbytes,overlap,baseline,")
+    worlds = {row.partition(",")[0] for row in rows[1:]}
+    assert worlds == {"label_skew", "permute_labels", "rotate", "permute_pixels", "invert"}
+    most, least = (len(kinds_of_cards(grouped)) for grouped in (False, True))
+    assert len(rows) == 1 + 2 * (most + 4 * least), "two rounds"
+    table = Path("l/labels-cpu/table.md").read_text()
+    assert "| rotate | body_drift | 256 | 32 | 0 | 1040 |" in table
+    assert "| rotate | body_drift | 256 | 1 | 0 | 48 |" in table, "the same as signs"
     assert "<svg" in Path("l/labels-cpu/report.html").read_text()
-    before = Path("l/labels-cpu/seed-0.json").stat().st_mtime_ns
+    kept = Path("l/labels-cpu/invert-seed-0.json")
+    before = kept.stat().st_mtime_ns
     assert call(f"reproduce labels seeds=0 out=l {words}")[0] == 0
-    assert Path("l/labels-cpu/seed-0.json").stat().st_mtime_ns == before
+    assert kept.stat().st_mtime_ns == before
     code, out, _ = call(f"reproduce labels --done seeds=0,1 out=l {words}")
     assert (code, "report: l/labels-cpu/report.html" in out) == (0, True)
     code, _, err = call(f"reproduce labels --done seeds=1 out=l {words}")

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from amity.lab.run import resume, run
     from amity.lab.swarm import swarm
     from amity.lab.sweep import Sweep, sweep
+    from amity.peer.proxies import Proxy
     from amity.peer.proxy import CardSpec
     from amity.records import PeerRecord, Report, RoundRecord
 
@@ -104,6 +105,7 @@ STRATEGY_KIT = {
         *("ModelFact", "Probe", "Pull", "Reported", "Said", "Similarity", "Slope", "Visit"),
     ),
     "amity.choosing": ("Cardless",),
+    "amity.peer.proxies": ("Proxy",),
     "amity.peer.proxy": ("CardSpec",),
 }
 """Writing a strategy or a stage: what it sees, what it may ask, what it decides."""
@@ -163,6 +165,7 @@ __all__ = [
     "Plan",
     "Probe",
     "Progress",
+    "Proxy",
     "Pull",
     "Reference",
     "Report",

@@ -70,6 +70,9 @@ class Card:
 
     @property
     def nbytes(self) -> int:
+        """As it travels: four bytes per number, or one bit if only signs (int8) are shown."""
+        if self.sketch.dtype == torch.int8:
+            return (self.sketch.numel() + 7) // 8 + 16
         return 4 * self.sketch.numel() + 16
 
 

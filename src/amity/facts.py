@@ -136,6 +136,7 @@ class Similarity(Fact):
         mine, others = me.card.sketch, torch.stack([cards[j] for j in names])
         # two vectors about their mean are opposite, whatever they are
         if self.centered and len(names) > 1:
+            others, mine = others.float(), mine.float()
             centre = torch.cat([others, mine[None]]).mean(0)
             mine, others = mine - centre, others - centre
         return dict(zip(names, cosines(mine, others).tolist(), strict=True))

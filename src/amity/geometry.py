@@ -3,6 +3,8 @@ once."""
 
 from __future__ import annotations
 
+import math
+
 from amity.lazy import torch
 
 NUMBERS = 1 << 22
@@ -36,4 +38,12 @@ def units(vectors: torch.Tensor) -> torch.Tensor:
 def cosines(mine: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
     """cos(φ_i, φ_j) for every row j of `others`: one product in double precision, rounded once; 0
     for vectors of 0."""
-    return (units(others) @ units(mine[None])[0]).float().clamp(-1, 1)
+    return as_cosines(units(others) @ units(mine[None])[0], mine.dtype)
+
+
+def as_cosines(products: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+    """Products of units as cosines. Of signs (int8, ±1) a product is 2a − 1 for a share a of equal
+    ones, and says that the vectors which had these signs have a cosine of cos(π(1 − a))."""
+    if kind == torch.int8:
+        products = torch.sin(products * (math.pi / 2))
+    return products.float().clamp(-1, 1)

@@ -200,10 +200,11 @@ def list_entries(
 ) -> None:
     """Show strategies, methods, datasets, partitions, topologies, models and so on with their
     options."""
+    from amity.peer.proxies import proxies
     from amity.show.terminal import show_entries
     from amity.sinks import sinks
 
-    show_entries(kind, sinks=sinks)
+    show_entries(kind, proxies=proxies, sinks=sinks)
 
 
 # -- helpers ---------------------------------------------------------------------------------------

@@ -153,7 +153,10 @@ class Config:
     def own_code(self) -> dict[str, str]:
         """Where your own classes come from, and the SHA-256 of each file: a result depends on them
         too."""
-        return {pick.name.rpartition(":")[0]: pick.code for _, pick in self.picks if pick.code}
+        own = {pick.name.rpartition(":")[0]: pick.code for _, pick in self.picks if pick.code}
+        deciders = [pick for pick in (self.strategy, *self.stages) if not pick.absent]
+        specs = [spec for pick in deciders if (spec := pick.instance.card) is not None]
+        return own | {spec.proxy.rpartition(":")[0]: spec.code for spec in specs if spec.code}
 
     @property
     def picks(self) -> list[tuple[str, Pick[Any]]]:

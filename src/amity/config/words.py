@@ -82,6 +82,17 @@ def scalar(text: str) -> Any:
     return value if isinstance(value, (bool, int, float, str)) else text
 
 
+def _whole(parts: Iterable[str]) -> list[str]:
+    """Parts of a spec, with `option=file.py` and the class after it as one."""
+    whole: list[str] = []
+    for part in parts:
+        if whole and whole[-1].endswith(".py") and "=" not in part:
+            whole[-1] += f":{part}"
+        else:
+            whole.append(part)
+    return whole
+
+
 def read_spec(spec: str, registry: Registry[Any], what: str) -> dict[str, Any]:
     """`afind+:paper:tau=0.8` as a table with a name. After the name (or `module:Class`,
     `file.py:Class`) a part with = is an option, and a part without = is the preset."""
@@ -90,7 +101,7 @@ def read_spec(spec: str, registry: Registry[Any], what: str) -> dict[str, Any]:
     if name not in registry and parts and "=" not in parts[0]:
         name = f"{name}:{parts.pop(0)}"
     options: dict[str, Any] = {"name": name}
-    for part in parts:
+    for part in _whole(parts):
         key, equals, value = part.partition("=")
         if not part or not key:
             raise ConfigError(

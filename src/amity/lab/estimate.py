@@ -12,12 +12,13 @@ from functools import cache
 import torch
 
 from amity.config import Config
-from amity.core import Card, Context, Fit, Fitted, Method, PeerId, R, Training
+from amity.core import Card, Context, Fit, Fitted, Method, PeerId, R, Share, Training
 from amity.data import Dataset
 from amity.data.samples import PeerData
 from amity.learn.learner import DpSgd, Learner
 from amity.learn.stacked import FitJob, Stack
-from amity.peer.proxy import CardSpec, Vectors
+from amity.peer.proxies import Vectors
+from amity.peer.proxy import CardSpec
 from amity.rng import rng
 from amity.round.build import deal_out, load_data, make_learner, one_thread, settled, units_of
 from amity.topology import Network, peer_names
@@ -99,11 +100,13 @@ class Trial:
 
     def card(self, spec: CardSpec, examples: int) -> tuple[float, int]:
         """Seconds and bytes of a card."""
-        at = Vectors(self.theta, self.theta, self.theta)
+        theta, whole = self.theta, Share(self.theta)
+        at = Vectors(theta, theta, theta, shared=whole, shared_start=whole)
         data = self.data.train.first(examples)
-        numbers = spec.numbers(len(spec.kind.of(at, data, self.learner)))
-        seconds = _timed(lambda: spec.kind.of(at, data, self.learner))
-        return seconds, Card("", 0, 0, 0, torch.empty(numbers)).nbytes
+        numbers = spec.numbers(len(spec.phi(at, data, self.learner)))
+        seconds = _timed(lambda: spec.phi(at, data, self.learner))
+        kind = torch.int8 if spec.bits == 1 else torch.float32
+        return seconds, Card("", 0, 0, 0, torch.empty(numbers, dtype=kind)).nbytes
 
     def epochs(self, config: Config) -> tuple[float, float]:
         """How many epochs the method asks for, to train and before it is measured. Its code is run

@@ -50,7 +50,7 @@ def read_notice(manifest: Manifest, body: bytes, schema: Schema) -> Notice:
     if not body:
         return Notice(manifest, data, None, fetch=needed)
     check_body(manifest, body)
-    return Notice(manifest, data, decode_sketch(body, schema.sketch))
+    return Notice(manifest, data, decode_sketch(body, schema.sketch, schema.bits))
 
 
 class Board:

@@ -136,7 +136,7 @@ class Courier:
         if notice.fetch:
             until = time.monotonic() + self._net.patience
             body = self._calls.body(peer, notice.manifest, {"kind": "card"}, until)
-            sketch = decode_sketch(body, self._schema.sketch)
+            sketch = decode_sketch(body, self._schema.sketch, self._schema.bits)
         if sketch is None:
             raise AskFailed("its card has no sketch")
         return Card(peer, notice.round, notice.data.examples, notice.data.degree, sketch)
@@ -183,6 +183,6 @@ class Courier:
             decode_share(manifest, body, self._schema) if kind == "visit" else (None, None)
         )
         if sketch is None:
-            sketch = decode_sketch(body, self._schema.probe)
+            sketch = decode_sketch(body, self._schema.probe, self._schema.bits)
         card = Card(peer, manifest.round, found.examples, found.degree, sketch)
         return Offer(found.examples, card, share, Losses(found.before, found.after))

@@ -80,7 +80,7 @@ def _schema(config: Config, shard: Shard, dataset: Dataset, max_norm: float) -> 
     masked = peer.rows.mask is not None
     common = {
         "classes": dataset.names or dataset.classes,
-        "card": [spec.proxy, spec.sketch] if spec else None,
+        "card": [spec.proxy, spec.sketch, *([1] if spec.bits == 1 else [])] if spec else None,
         "masked": masked,
         "seed": config.seed,
     }
@@ -89,6 +89,7 @@ def _schema(config: Config, shard: Shard, dataset: Dataset, max_norm: float) -> 
         masked=masked,
         sketch=len(peer.sketch(spec)) if spec else 0,
         probe=len(world.sketcher(world.initial[layout.proxy], spec.sketch if spec else 0)),
+        bits=spec.bits if spec else 32,
         digest=digest_of({slot.name: slot.shape for slot in layout.slots}, common),
         max_norm=max_norm,
     )

@@ -38,7 +38,8 @@ from amity.learn.learner import Bounds, DpSgd, Learner
 from amity.peer.attacks import Attack, NoAttack
 from amity.peer.mixing import Mean, Mixer
 from amity.peer.privacy import Mechanism, NoPrivacy
-from amity.peer.proxy import CardSpec, Sketcher, Vectors
+from amity.peer.proxies import Vectors
+from amity.peer.proxy import CardSpec, Sketcher, signs_of
 from amity.rng import rng
 
 
@@ -268,17 +269,21 @@ class Peer:
 
     def sketch(self, spec: CardSpec) -> torch.Tensor:
         """φ of this round, as it goes onto the card."""
-        at = Vectors(self.start, self.trained, self.world.initial)
-        phi = spec.kind.of(at, self.probe_data, self.world.learner)
+        shared = {"shared": self.mine, "shared_start": self.share_start}
+        at = Vectors(self.start, self.trained, self.world.initial, **shared)
+        phi = spec.phi(at, self.probe_data, self.world.learner)
         return self._sketched(phi, spec, 0 if spec.lasting else self.round)
 
     def _sketched(
         self, phi: torch.Tensor, spec: CardSpec | None, *names: str | int
     ) -> torch.Tensor:
         bins, lot = spec.sketch if spec else 0, self.world.learner.recipe.batch
-        return self.world.privacy.card(
+        sketch = self.world.privacy.card(
             phi, lambda v: self.world.sketcher(v, bins), lot, self._noise("card", *names)
         )
+        if spec is None or spec.bits > 1:
+            return sketch
+        return signs_of(sketch, rng(self.world.seed, "coins", self.name, *names))
 
     @property
     def share(self) -> Share:

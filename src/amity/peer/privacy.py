@@ -34,7 +34,7 @@ from pydantic import Field
 from amity.core import Share
 from amity.errors import ConfigError
 from amity.lazy import torch
-from amity.peer.proxy import PROXIES
+from amity.peer.proxies import Proxy, proxies
 from amity.registry import Registry
 
 Accountant = Literal["rdp", "prv"]
@@ -337,14 +337,25 @@ def _installed(package: str) -> bool:
 # -- what may be said ------------------------------------------------------------------------------
 
 
+CARDS = "Similarity of "
+"""How the fact that cards tell is named, before the name of their proxy."""
+
+
 def uncovered(mechanism: Mechanism, method: object, asked: Iterable[str]) -> list[str]:
     """What looked at raw data past a mechanism: of the raw facts that were asked, those that it
     does not cover, and masks that a method makes from data (with DP-SGD they follow from private
-    steps). Proxies that follow from models alone tell nothing that private training does not."""
-    from_models = {name for name, proxy in PROXIES.items() if not proxy.needs_examples}
-    covered = {f"Similarity of {name}" for name in from_models} if mechanism.trains else set()
+    steps). Proxies that follow from models alone tell nothing that private training does not; those
+    that follow from what is published tell nothing that private uploads do not."""
+    asked = set(asked)
+
+    def covers(proxy: Proxy) -> bool:
+        from_models = mechanism.trains and not proxy.needs_examples
+        return from_models or (mechanism.uploads and proxy.of_published)
+
+    cards = {fact: fact.removeprefix(CARDS) for fact in asked if fact.startswith(CARDS)}
+    covered = {fact for fact, name in cards.items() if covers(proxies.made(name))}
     masks = {"masks"} if mechanism.uploads and getattr(method, "data_masks", False) else set()
-    return sorted({*asked} - covered | masks)
+    return sorted(asked - covered | masks)
 
 
 def statement(mechanism: Mechanism, epsilon: float, excluded: Iterable[str]) -> str:

@@ -1,124 +1,69 @@
-r"""Proxies φ: what a peer lets others see of its data distribution, and the sketch that makes them
-small.
-
-| name | φ_i | needs |
-|---|---|---|
-| `grad` | ∇ of the mean local loss by the proxy layer, at (w_i, β_i) before training | one pass |
-| `grad_asker` | the same at the asker's model, by the fact `Probe` | a model transfer |
-| `grad_ref` | the same at a fixed common point, the initial model | one pass, once |
-| `delta` | proxy layer after local training minus before | nothing |
-| `feature_mean` | mean input of the head over the local data | one forward pass |
-| `feature_mean_centered` | as above, minus its mean over the cards known | one forward pass |
-| `weight` | the proxy layer itself (almost the same for everyone) | nothing |
-| `head_drift` | head after training minus the initial head; **tells the labels** | nothing |
-
-`grad` is line 11 of Algorithm 1; `grad_asker` is its line 6, with the neighbour's own head.
-`weight` is for ablations, `head_drift` a strong signal.
-
-A proxy is one entry of `PROXIES`: a function, and what the rest of the program must know of it.
+r"""Cards: which proxy φ stands on them (`proxies` lists all), and the sketch that makes them small.
 
 CountSketch: coordinate k of φ is added with sign s(k) to bin h(k). It is linear and keeps inner
 products in expectation, with a standard deviation of about ‖φ‖‖φ'‖/√d for d bins. The hashes are
 the same for all peers.
+
+Signs: with one bit a number only the sign of every bin is sent, 32 times less. Many coordinates
+fall into a bin, so that a bin is about a projection of φ on a random direction. Two such signs
+agree with probability 1 − angle(φ, φ')/π, and the cosine is read from the share a of bins that
+agree: cos(π(1 − a)). Near a cosine of 0 it is off by about π/(2√d), as much as a sketch of 2/5 as
+many numbers. A whole φ (`sketch` = 0) is no projection, and its signs tell less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
+from pydantic import AfterValidator
 
-from amity.data.samples import Samples
+from amity.errors import ConfigError, StrategyError
 from amity.lazy import torch
+from amity.peer.proxies import Proxy, Vectors, proxies
 from amity.rng import rng
 
 if TYPE_CHECKING:
+    from amity.data.samples import Samples
     from amity.learn.learner import Learner
 
-
-@dataclass(frozen=True)
-class Vectors:
-    """One peer's models around its local training, and the common initial model."""
-
-    start: torch.Tensor
-    trained: torch.Tensor
-    initial: torch.Tensor
+Bits = Literal[1, 32]
+"""Bits of a number on a card: its sign alone, or a float."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Proxy:
-    """How φ is computed, and what follows from that for those who use it."""
-
-    of: Callable[[Vectors, Samples, Learner], torch.Tensor]
-    """φ of one peer, whole."""
-    needs_examples: bool = True
-    """Whether it looks at examples. If not, it follows from models alone, and private training
-    covers it."""
-    lasting: bool = False
-    """Whether it is the same in all rounds, so that it is computed and paid for once."""
-    centered: bool = False
-    """Whether the asker subtracts the mean over the cards that it knows."""
-    probed: bool = False
-    """Whether a `Probe` or a `Visit` tells the same, at a guest's model."""
-    at_asker: bool = False
-    """Whether it is meant at the asker's model, so that only a `Probe` tells it."""
+def _known(name: str) -> str:
+    if ":" not in name and name not in proxies:
+        names = ", ".join(entry.name for entry in proxies)
+        raise ValueError(f"proxy should be {names} or file.py:Class, got {name!r}")
+    try:
+        proxies.read(name)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    return name
 
 
-def _gradient(at: Vectors, data: Samples, learner: Learner) -> torch.Tensor:
-    return learner.gradient(at.start, data, learner.layout.proxy)[0]
-
-
-def _gradient_at_initial(at: Vectors, data: Samples, learner: Learner) -> torch.Tensor:
-    return learner.gradient(at.initial, data, learner.layout.proxy)[0]
-
-
-def _delta(at: Vectors, _data: Samples, learner: Learner) -> torch.Tensor:
-    return at.trained[learner.layout.proxy] - at.start[learner.layout.proxy]
-
-
-def _mean_feature(at: Vectors, data: Samples, learner: Learner) -> torch.Tensor:
-    return learner.mean_feature(at.start, data)
-
-
-def _weight(at: Vectors, _data: Samples, learner: Learner) -> torch.Tensor:
-    return at.trained[learner.layout.proxy].clone()
-
-
-def _head_drift(at: Vectors, _data: Samples, learner: Learner) -> torch.Tensor:
-    return at.trained[learner.layout.head] - at.initial[learner.layout.head]
-
-
-PROXIES: Mapping[str, Proxy] = {
-    "grad": Proxy(of=_gradient, probed=True),
-    "grad_asker": Proxy(of=_gradient, probed=True, at_asker=True),
-    "grad_ref": Proxy(of=_gradient_at_initial, lasting=True),
-    "delta": Proxy(of=_delta, needs_examples=False),
-    "feature_mean": Proxy(of=_mean_feature),
-    "feature_mean_centered": Proxy(of=_mean_feature, centered=True),
-    "weight": Proxy(of=_weight, needs_examples=False),
-    "head_drift": Proxy(of=_head_drift, needs_examples=False),
-}
-
-if TYPE_CHECKING:
-    ProxyName = str
-else:
-    ProxyName = Literal[tuple(PROXIES)]
-    """An option that names a proxy is checked against the table, and `amity list` shows it."""
+ProxyName = Annotated[str, AfterValidator(_known)]
+"""An option that names a proxy: one of the registry, or a class of one's own."""
 
 
 @dataclass(frozen=True)
 class CardSpec:
-    """Which proxy goes onto the card, and in how many numbers (0: whole)."""
+    """Which proxy goes onto the card, and in how many numbers (0: whole) of how many bits."""
 
     proxy: ProxyName
     sketch: int
+    bits: Bits = 32
 
     @property
     def kind(self) -> Proxy:
         """The proxy's entry."""
-        return PROXIES[self.proxy]
+        return proxies.made(self.proxy)
+
+    @property
+    def code(self) -> str:
+        """For a proxy of one's own: the SHA-256 of its file."""
+        return proxies.code(self.proxy)
 
     @property
     def lasting(self) -> bool:
@@ -128,6 +73,16 @@ class CardSpec:
     def numbers(self, length: int) -> int:
         """How many numbers a card has for a φ of this length."""
         return self.sketch if 0 < self.sketch < length else length
+
+    def phi(self, at: Vectors, data: Samples, learner: Learner) -> torch.Tensor:
+        """φ of one peer, whole. A proxy may be anybody's code: is it a vector?"""
+        phi = self.kind.of(at, data, learner)
+        if not isinstance(phi, torch.Tensor) or phi.dim() != 1 or phi.dtype != torch.float32:
+            found = tuple(phi.shape) if isinstance(phi, torch.Tensor) else type(phi).__name__
+            raise StrategyError(
+                f"proxy {self.proxy}: `of` must return a vector of float32, got {found}"
+            )
+        return phi
 
 
 class Sketcher:
@@ -151,3 +106,11 @@ class Sketcher:
             )
         where_bins, signs = self._hashes[key]
         return torch.zeros(bins, device=phi.device).index_add_(0, where_bins, phi * signs)
+
+
+def signs_of(sketch: torch.Tensor, draw: np.random.Generator) -> torch.Tensor:
+    """The signs of a sketch, as ±1 of type int8: the type by which a card of signs is known. What
+    points nowhere (0, or a number that is none) gets a coin's."""
+    coins = torch.from_numpy((draw.integers(2, size=len(sketch)) * 2 - 1).astype(np.int8))
+    positive, negative = (sketch > 0).to(torch.int8), (sketch < 0).to(torch.int8)
+    return torch.where((sketch > 0) | (sketch < 0), positive - negative, coins.to(sketch.device))

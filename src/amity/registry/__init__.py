@@ -10,10 +10,11 @@ from amity.registry.entries import Entry
 from amity.registry.files import USER_MODULE, code_of
 from amity.registry.fingerprint import fingerprint
 from amity.registry.memory import Absent, in_memory
-from amity.registry.options import checked, explain, fields_of
+from amity.registry.options import QUIET, checked, explain, fields_of
 from amity.registry.table import Registry
 
 __all__ = [
+    "QUIET",
     "USER_MODULE",
     "Absent",
     "Entry",

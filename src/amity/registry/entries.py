@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from amity.errors import ConfigError, unknown
 from amity.registry.memory import Absent
-from amity.registry.options import checked, default_of, fields_of
+from amity.registry.options import checked, default_of, written_of
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class Entry(Generic[T]):
     def written(self, instance: T, options: Mapping[str, Any]) -> dict[str, Any]:
         """All options of an instance that was built from these, as config.toml has them."""
         preset = {"preset": options.get("preset", self.preset)} if self.presets else {}
-        return preset | fields_of(instance)
+        return preset | written_of(instance)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,9 @@ from pydantic import TypeAdapter, ValidationError
 from amity.errors import ConfigError, brief
 
 T = TypeVar("T")
+QUIET = {"quiet": True}
+"""Metadata of an option that is written only where it is not at its default. One that is added
+later is quiet, so that configs from before it, and their digests, stay as they are."""
 
 
 def checked(where: str, cls: type[T], values: Mapping[str, Any]) -> T:
@@ -41,6 +44,12 @@ def _adapter(cls: type) -> TypeAdapter[Any]:
 def fields_of(instance: Any) -> dict[str, Any]:
     """The options of an instance, as they were given or left."""
     return {f.name: getattr(instance, f.name) for f in dataclasses.fields(instance) if f.init}
+
+
+def written_of(instance: Any) -> dict[str, Any]:
+    """The options of an instance that a config has to write."""
+    quiet = {f.name: default_of(f) for f in dataclasses.fields(instance) if f.metadata == QUIET}
+    return {k: v for k, v in fields_of(instance).items() if k not in quiet or v != quiet[k]}
 
 
 def default_of(f: dataclasses.Field[Any]) -> Any:

@@ -14,7 +14,8 @@ with λ chosen by leaving one shadow out. Told are
   (`baseline`)
 - `leakage`: (overlap − baseline) / (1 − baseline): 0 is nothing, 1 is everything
 - `auc`: how well cosines of the same cards tell friends from strangers, which is what the card is
-  for
+  for. Friends are peers of the same hidden group, or in a world without groups those whose labels
+  overlap.
 
 It bounds what these shadows can do, not what anybody could: an attacker with more shadows or a
 better reader learns more.
@@ -22,35 +23,45 @@ better reader learns more.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from amity.config import Config
-from amity.geometry import cosines
+from amity.core import Card
+from amity.geometry import as_cosines, units
+from amity.peer.peer import Peer
 from amity.peer.privacy import ProxyNoise
-from amity.peer.proxy import CardSpec, ProxyName, Sketcher
+from amity.peer.proxy import Bits, CardSpec, Sketcher, signs_of
 from amity.reproduce.experiment import Say
 from amity.rng import rng
 from amity.round.build import load_data, one_thread
 from amity.round.quality import auc, overlaps
 from amity.simulate import Simulation
 
-PROXIES: tuple[ProxyName, ...] = (
+PROXIES = (
     "grad",
     "grad_ref",
     "delta",
     "feature_mean",
     "weight",
     "head_drift",
+    "body_drift",
+    "model_drift",
+    "update",
+    "head_update",
 )
+NOISY = ("grad", "body_drift")
+"""Those that are also shown with noise: the paper's, and one that does not show the head."""
 SKETCHES = (0, 16, 64, 256, 1024)
 SIGMAS = (0.0, 2.0, 5.0, 10.0, 50.0)
 USUAL = 256
 """Numbers of a card where nothing else is said: AFIND+'s `tuned`."""
+SIGNS = (USUAL, 4 * USUAL)
+"""So many signs, in an eighth of as many bytes."""
 DRAWS = 5
 """Draws of noise that are averaged."""
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
@@ -58,19 +69,39 @@ FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
+@dataclass(frozen=True)
+class CardKind:
+    """A kind of card."""
+
+    proxy: str
+    sketch: int = USUAL
+    """Numbers; 0: whole."""
+    bits: Bits = 32
+    sigma: float = 0.0
+    """Of `privacy=proxy`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Leak:
     """What cards of one kind tell in one round of one run."""
 
+    world: str
     seed: int
     round: int
     proxy: str
     sketch: int
+    bits: Bits
     sigma: float
+    nbytes: int
+    """Of one card."""
     overlap: float
     baseline: float
     leakage: float
     auc: float
+
+    @property
+    def kind(self) -> CardKind:
+        return CardKind(self.proxy, self.sketch, self.bits, self.sigma)
 
 
 def predict(known: FloatArray, labels: FloatArray, cards: FloatArray) -> FloatArray:
@@ -91,111 +122,124 @@ def predict(known: FloatArray, labels: FloatArray, cards: FloatArray) -> FloatAr
     return np.asarray(np.where(total > 0, guess / np.where(total > 0, total, 1), mean))
 
 
+def friendship(labels_MC: FloatArray, groups: Sequence[int | None], friend: float) -> Mask:
+    """Who is whose friend: those of the same group, or without groups whose labels overlap by at
+    least `friend`."""
+    if None in groups:
+        return np.array([overlaps(row.tolist(), labels_MC) >= friend for row in labels_MC])
+    same: Mask = np.array(groups)[:, None] == np.array(groups)
+    return same
+
+
 def told_by(
-    cards_MD: torch.Tensor, labels_MC: FloatArray, shadows: Mask, friend: float
+    cards_MD: torch.Tensor, labels_MC: FloatArray, shadows: Mask, friends_MM: Mask
 ) -> tuple[float, float, float, float]:
     """Overlap, baseline, leakage and AUC of the cards of M peers, of whom `shadows` (a mask) are
     known."""
-    rows = cards_MD.double().numpy()
-    units = rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(1e-30)
-    truth = labels_MC[~shadows]
-    guess = predict(units[shadows], labels_MC[shadows], units[~shadows])
+    unit_MD = units(cards_MD)
+    rows, truth = unit_MD.numpy(), labels_MC[~shadows]
+    guess = predict(rows[shadows], labels_MC[shadows], rows[~shadows])
     found = float(np.minimum(guess, truth).sum(1).mean())
     base = float(np.minimum(labels_MC[shadows].mean(0), truth).sum(1).mean())
-    areas = []
-    for i in range(len(rows)):
-        others = [j for j in range(len(rows)) if j != i]
-        real = overlaps(labels_MC[i].tolist(), labels_MC[others]) >= friend
-        area = auc(real, cosines(cards_MD[i], cards_MD[others]).numpy())
-        areas += [] if area is None else [area]
+    alike_MM = as_cosines(unit_MD @ unit_MD.T, cards_MD.dtype).numpy()
+    others = ~np.eye(len(rows), dtype=bool)
+    found_areas = [auc(f[o], s[o]) for f, s, o in zip(friends_MM, alike_MM, others, strict=True)]
+    areas = [area for area in found_areas if area is not None]
     mean_area = float(np.mean(areas)) if areas else float("nan")
     return found, base, (found - base) / max(1 - base, 1e-9), mean_area
 
 
-def kinds_of_cards() -> list[tuple[ProxyName, int, float]]:
-    """Proxy, numbers on the card and σ of all that is measured: every proxy as usual, the first one
-    at every size, and with noise."""
-    first, *others = PROXIES
-    noisy = {sketch: SIGMAS if sketch in (0, USUAL) else (0.0,) for sketch in SKETCHES}
-    return [(first, sketch, sigma) for sketch, sigmas in noisy.items() for sigma in sigmas] + [
-        (proxy, USUAL, 0.0) for proxy in others
-    ]
+def kinds_of_cards(grouped: bool) -> list[CardKind]:
+    """All that is measured: every proxy as usual and as signs, two with noise. Only in the world
+    without groups the first one at every size too, with noise on the whole of it."""
+    first = PROXIES[0]
+    usual = [CardKind(proxy) for proxy in PROXIES]
+    signs = [CardKind(proxy, sketch, 1) for proxy in PROXIES for sketch in SIGNS]
+    noise = [CardKind(proxy, sigma=sigma) for proxy in NOISY for sigma in SIGMAS]
+    whole = [CardKind(first, sketch) for sketch in SKETCHES]
+    whole += [CardKind(first, 0, sigma=sigma) for sigma in SIGMAS]
+    return list(dict.fromkeys([*usual, *signs, *noise, *([] if grouped else whole)]))
 
 
-def measure(config: Config, rounds: Collection[int], say: Say) -> list[Leak]:
-    """Everything that is measured in one run, in these rounds."""
-    with Simulation(config, load_data(config)) as simulation, one_thread():
-        names = simulation.names
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """A run whose cards are read: what is true of its peers."""
+
+    world: str
+    config: Config
+    labels: FloatArray
+    friends: Mask
+    shadows: Mask
+    grouped: bool
+
+    @classmethod
+    def of(cls, world: str, config: Config, simulation: Simulation) -> Watch:
+        names, shadows = simulation.names, np.zeros(len(simulation.names), bool)
         labels = np.array([simulation.seats[name].labels for name in names])
-        shadows = np.zeros(len(names), bool)
         half = rng(config.seed, "shadows").choice(len(names), len(names) // 2, replace=False)
         shadows[half] = True
-        found: list[Leak] = []
+        groups = [simulation.peers[name].data.group for name in names]
+        return cls(
+            world=world,
+            config=config,
+            labels=labels,
+            friends=friendship(labels, groups, config.eval.friend),
+            shadows=shadows,
+            grouped=None not in groups,
+        )
+
+    def leaks(self, t: int, peers: Sequence[Peer]) -> list[Leak]:
+        """One round's."""
+        for peer in peers:
+            peer.round = t
+        whole = {
+            proxy: torch.stack([peer.sketch(CardSpec(proxy, 0)) for peer in peers])
+            for proxy in PROXIES
+        }
+        return [self._leak(t, kind, whole[kind.proxy]) for kind in kinds_of_cards(self.grouped)]
+
+    def _leak(self, t: int, kind: CardKind, phi_MP: torch.Tensor) -> Leak:
+        """What cards of a kind tell, mean over some draws of noise."""
+        draws = [self._cards(kind, phi_MP, draw) for draw in range(DRAWS if kind.sigma else 1)]
+        told = [told_by(cards, self.labels, self.shadows, self.friends) for cards in draws]
+        overlap, baseline, leakage, area = np.mean(told, 0).tolist()
+        return Leak(
+            world=self.world,
+            seed=self.config.seed,
+            round=t + 1,
+            **asdict(kind),
+            nbytes=Card("", t, 0, 0, draws[0][0]).nbytes,
+            overlap=overlap,
+            baseline=baseline,
+            leakage=leakage,
+            auc=area,
+        )
+
+    def _cards(self, kind: CardKind, phi_MP: torch.Tensor, draw: int) -> torch.Tensor:
+        """Everyone's card, with one draw of noise."""
+        sketcher, noise = Sketcher(self.config.seed), ProxyNoise(sigma=kind.sigma)
+        stream = rng(self.config.seed, "label noise", draw)
+        coins = rng(self.config.seed, "label coins", draw)
+        cards = [
+            noise.card(row, lambda v: sketcher(v, kind.sketch), self.config.train.batch, stream)
+            for row in phi_MP
+        ]
+        return torch.stack([signs_of(c, coins) for c in cards] if kind.bits == 1 else cards)
+
+
+def measure(world: str, config: Config, rounds: Collection[int], say: Say) -> list[Leak]:
+    """Everything that is measured in one run, in these rounds."""
+    with Simulation(config, load_data(config)) as simulation, one_thread():
+        watch, found = Watch.of(world, config, simulation), list[Leak]()
+        where = f"{world}, seed {config.seed}"
 
         def look(t: int) -> None:
             if t in rounds:
-                say(f"seed {config.seed}, round {t + 1}: reading the cards")
-                peers = [simulation.peers[name] for name in names]
-                for peer in peers:
-                    peer.round = t
-                cards = {
-                    proxy: torch.stack([peer.sketch(CardSpec(proxy, 0)) for peer in peers])
-                    for proxy in PROXIES
-                }
-                found.extend(_leaks(config, t, cards, labels, shadows))
+                say(f"{where}, round {t + 1}: reading the cards")
+                found.extend(watch.leaks(t, [simulation.peers[name] for name in simulation.names]))
 
         simulation.on_trained = look
         for t in range(config.rounds):
             simulation.round()
-            say(f"seed {config.seed}: round {t + 1} of {config.rounds} done")
+            say(f"{where}: round {t + 1} of {config.rounds} done")
         return found
-
-
-def _leaks(
-    config: Config,
-    t: int,
-    cards: dict[ProxyName, torch.Tensor],
-    labels: FloatArray,
-    shadows: Mask,
-) -> list[Leak]:
-    """One round's."""
-    out = []
-    for proxy, sketch, sigma in kinds_of_cards():
-        overlap, baseline, leakage, area = _noisy(
-            cards[proxy], sketch, sigma, config, labels, shadows
-        )
-        out.append(
-            Leak(
-                seed=config.seed,
-                round=t + 1,
-                proxy=proxy,
-                sketch=sketch,
-                sigma=sigma,
-                overlap=overlap,
-                baseline=baseline,
-                leakage=leakage,
-                auc=area,
-            )
-        )
-    return out
-
-
-def _noisy(
-    phi: torch.Tensor,
-    sketch: int,
-    sigma: float,
-    config: Config,
-    labels: FloatArray,
-    shadows: Mask,
-) -> FloatArray:
-    """What cards of this many numbers with this much noise tell, mean over some draws of it."""
-    sketcher, noise = Sketcher(config.seed), ProxyNoise(sigma=sigma)
-    out = []
-    for draw in range(DRAWS if sigma else 1):
-        stream = rng(config.seed, "label noise", draw)
-        cards = [
-            noise.card(row, lambda v: sketcher(v, sketch), config.train.batch, stream)
-            for row in phi
-        ]
-        out.append(told_by(torch.stack(cards), labels, shadows, config.eval.friend))
-    return np.asarray(np.mean(out, 0))

@@ -349,7 +349,9 @@ class Simulation:
             return
         seat.memory, seat.private = found["memory"], int(found["private"])
         if found["card"] is not None:
-            sketch = torch.tensor(found["card"], dtype=torch.float32)
+            spec = self.decider.card
+            kind = torch.int8 if spec is not None and spec.bits == 1 else torch.float32
+            sketch = torch.tensor(found["card"], dtype=kind)
             seat.card = Card(seat.name, seat.round, seat.examples, seat.degree, sketch)
 
     def rewind(self) -> None:

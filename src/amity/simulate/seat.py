@@ -10,7 +10,7 @@ import torch
 
 from amity.core import Answers, Card, Memory, PeerId, Share
 from amity.facts import Fact, Labels, Ledger, Losses, ModelFact, Offer, Said
-from amity.geometry import units
+from amity.geometry import as_cosines, units
 from amity.peer.attacks import Attack
 from amity.round.known import Known
 from amity.round.saying import says_of
@@ -119,6 +119,7 @@ class Gallery:
         names = [name for name in sorted(seats) if seats[name].card is not None]
         self._row = {name: i for i, name in enumerate(names)}
         cards = [card.sketch for name in names if (card := seats[name].card) is not None]
+        self._kind = cards[0].dtype if cards else torch.float32
         self._unit = units(torch.stack(cards)) if cards else torch.empty(0, 0)
         self._all = self._unit @ self._unit.T if 4 * pairs >= len(names) ** 2 else None
 
@@ -126,4 +127,4 @@ class Gallery:
         at = torch.tensor([self._row[j] for j in others], dtype=torch.long)
         mine = self._row[me]
         row = self._unit[at] @ self._unit[mine] if self._all is None else self._all[mine, at]
-        return dict(zip(others, row.float().clamp(-1, 1).tolist(), strict=True))
+        return dict(zip(others, as_cosines(row, self._kind).tolist(), strict=True))

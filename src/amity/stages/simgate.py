@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from pydantic import Field
 
 from amity.core import Ask, Decision, Plan, Row, View
 from amity.facts import Similarity
-from amity.peer.proxy import CardSpec, ProxyName
+from amity.peer.proxy import Bits, CardSpec, ProxyName
+from amity.registry import QUIET
 from amity.stages.base import Stage, others, without
 from amity.stages.registry import stages
 
@@ -20,17 +21,18 @@ class SimilarityGate(Stage):
     r"""Drop whoever's data look unlike mine: keep j with cos(φ_i, φ_j) ≥ `least`.
 
     φ is what the strategy puts onto its cards; for a strategy without cards it is `proxy`, in
-    `sketch` numbers (0: whole). `least` = −1 keeps everyone who answers. It trusts what cards say,
-    so a liar who copies my card passes it.
+    `sketch` numbers (0: whole) of `bits` bits (1: their signs). `least` = −1 keeps everyone who
+    answers. It trusts what cards say, so a liar who copies my card passes it.
     """
 
     least: Annotated[float, Field(ge=-1, le=1)] = 0.0
     proxy: ProxyName = "grad"
     sketch: Annotated[int, Field(ge=0)] = 256
+    bits: Bits = field(default=32, metadata=QUIET)
 
     @property
     def card(self) -> CardSpec:
-        return CardSpec(self.proxy, self.sketch)
+        return CardSpec(self.proxy, self.sketch, self.bits)
 
     def decide(self, view: View, row: Row) -> Plan:
         chosen = others(row, view)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -12,7 +12,8 @@ from pydantic import Field
 from amity.choosing import finite, sample, ties
 from amity.core import Answers, Ask, Decision, PeerId, Plan, Row, View, spread
 from amity.facts import Loss, Losses, Probe, Pull, Reading, Reported, Similarity, Visit
-from amity.peer.proxy import CardSpec, ProxyName
+from amity.peer.proxy import Bits, CardSpec, ProxyName
+from amity.registry import QUIET
 from amity.strategies import confidence
 from amity.strategies.registry import strategies
 
@@ -107,9 +108,9 @@ class Afind:
     (iii) F̃_j = (1 − γ)·F_j(after training) + γ·F_j(before),  ϖ_ij ∝ exp(−F̃_j/T) over C_i ∪ {i},
           w_i^{t+1} = Σ_j ϖ_ij ŵ_j;  with nobody admitted, w_i^{t+1} = ŵ_i.
 
-    Symbols and fields: φ `proxy` and `sketch` (numbers on the card, 0: all), υ `upsilon` ("auto":
-    half the standard deviation of s_i·), τ `tau`, γ `gamma`, T `temperature`, B_i those in reach,
-    C_i those taken.
+    Symbols and fields: φ `proxy`, `sketch` (numbers on the card, 0: all) and `bits` (1: their signs
+    alone), υ `upsilon` ("auto": half the standard deviation of s_i·), τ `tau`, γ `gamma`, T
+    `temperature`, B_i those in reach, C_i those taken.
 
     Extremes: τ → 0 takes everyone, τ > 2 may take no one; υ → ∞ makes all p equal, υ → 0 leaves
     only the most similar; T → ∞ is uniform; γ = 1 weighs by the loss before training only.
@@ -145,6 +146,7 @@ class Afind:
 
     proxy: ProxyName = "grad"
     sketch: Annotated[int, Field(ge=0)] = 1024
+    bits: Bits = field(default=32, metadata=QUIET)
     average: Annotated[float, Field(ge=0, lt=1)] = 0.0
     upsilon: Annotated[float, Field(gt=0)] | Literal["auto"] = 0.1
     threshold: confidence.Threshold = "normalised"
@@ -176,7 +178,7 @@ class Afind:
 
     @property
     def card(self) -> CardSpec:
-        return CardSpec(self.proxy, self.sketch)
+        return CardSpec(self.proxy, self.sketch, self.bits)
 
     @property
     def _threshold(self) -> confidence.Threshold:

@@ -75,13 +75,34 @@ def _header(body: bytes | bytearray) -> tuple[dict[str, Any], int]:
 
 
 def encode_sketch(sketch: torch.Tensor) -> bytes:
-    return safetensors.torch.save({"sketch": sketch.contiguous()})
+    return safetensors.torch.save({"sketch": _packed(sketch)})
 
 
-def decode_sketch(body: bytes | bytearray, numbers: int) -> torch.Tensor:
-    sketch = read_tensors(body, {"sketch": (torch.float32, (numbers,))})["sketch"]
-    _bounded(sketch, LARGEST_SKETCH, "sketch")
-    return sketch
+def decode_sketch(body: bytes | bytearray, numbers: int, bits: int = 32) -> torch.Tensor:
+    shape = _shape_of_sketch(numbers, bits)
+    return _unpacked(read_tensors(body, {"sketch": shape})["sketch"], numbers)
+
+
+def _packed(sketch: torch.Tensor) -> torch.Tensor:
+    """A sketch as it travels: floats, or eight signs (int8) a byte."""
+    if sketch.dtype != torch.int8:
+        return sketch.contiguous()
+    return torch.from_numpy(np.packbits(sketch.numpy() > 0))
+
+
+def _shape_of_sketch(numbers: int, bits: int) -> tuple[torch.dtype, tuple[int, ...]]:
+    return (torch.uint8, ((numbers + 7) // 8,)) if bits == 1 else (torch.float32, (numbers,))
+
+
+def _unpacked(packed: torch.Tensor, numbers: int) -> torch.Tensor:
+    """The opposite of `_packed`: bounded numbers, or signs and nothing after them."""
+    if packed.dtype != torch.uint8:
+        _bounded(packed, LARGEST_SKETCH, "sketch")
+        return packed
+    positive = np.unpackbits(packed.numpy(), count=numbers).astype(bool)
+    if np.packbits(positive).tobytes() != packed.numpy().tobytes():
+        raise Refused("bad tensors", "sketch has bits past its end")
+    return torch.from_numpy(np.where(positive, 1, -1).astype(np.int8))
 
 
 def _bounded(values: torch.Tensor, largest: float, what: str) -> None:
@@ -97,7 +118,7 @@ def encode_share(
 ) -> bytes:
     """A model as it travels: only offered coordinates, in the chosen format; with the sketch of a
     visit, if there is one."""
-    tensors: dict[str, torch.Tensor] = {} if sketch is None else {"sketch": sketch.contiguous()}
+    tensors: dict[str, torch.Tensor] = {} if sketch is None else {"sketch": _packed(sketch)}
     theta = share.theta.detach().cpu()
     if share.mask is not None:
         mask = share.mask.cpu()
@@ -123,13 +144,11 @@ def decode_share(
     if mask is not None:
         shapes["mask"] = (torch.uint8, ((schema.size + 7) // 8,))
     if manifest.kind == "visit":
-        shapes["sketch"] = (torch.float32, (schema.probe,))
+        shapes["sketch"] = _shape_of_sketch(schema.probe, schema.bits)
     tensors = read_tensors(body, shapes)
     values = dequantise(tensors) if manifest.format == "int8" else tensors["theta"].float()
     _bounded(values, schema.max_norm, "model")
-    sketch = tensors.get("sketch")
-    if sketch is not None:
-        _bounded(sketch, LARGEST_SKETCH, "sketch")
+    sketch = _unpacked(tensors["sketch"], schema.probe) if "sketch" in tensors else None
     if mask is None:
         return Share(values), sketch
     theta = torch.zeros(schema.size)

@@ -129,6 +129,8 @@ class Schema:
     probe: int
     """Numbers of the sketch that a probe or a visit brings back."""
     digest: str
+    bits: int = 32
+    """Bits of each of these numbers: 1 where only signs are shown."""
     max_norm: float = 1e6
     """No model of a larger norm is taken."""
 
@@ -136,9 +138,9 @@ class Schema:
         """The most bytes that a body of a kind can have."""
         model = 4 * self.size + (self.size + 7) // 8
         bodies = {
-            "card": 4 * self.sketch,
-            "probe": 4 * self.probe,
-            "visit": 4 * self.probe + model,
+            "card": (self.bits * self.sketch + 7) // 8,
+            "probe": (self.bits * self.probe + 7) // 8,
+            "visit": (self.bits * self.probe + 7) // 8 + model,
             "says": LARGEST_SAID,
             "ask": 0,
             "answer": 0,
