@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         spread,
         taken_from,
     )
-    from amity.data import Dataset, datasets, partitions
+    from amity.data import Dataset, datasets, partitions, shifts
     from amity.errors import AmityError
     from amity.events import (
         Event,
@@ -110,7 +110,7 @@ METHOD_KIT = {
 }
 """Writing a method: what is trained, shared and kept."""
 
-DATA = {"amity.data": ("Dataset", "datasets", "partitions")}
+DATA = {"amity.data": ("Dataset", "datasets", "partitions", "shifts")}
 """Own data."""
 
 WATCHING = {
@@ -185,6 +185,7 @@ __all__ = [
     "partitions",
     "resume",
     "run",
+    "shifts",
     "spread",
     "swarm",
     "sweep",

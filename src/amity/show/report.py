@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from amity.config import SECTIONS, Config, Pick
 from amity.core import Reference
-from amity.round.build import load_data
+from amity.round.build import deal_out, load_data
 from amity.show import figures
 from amity.show.page import page, section
 from amity.show.panels import html_of
 from amity.show.story import label_shares
 from amity.show.summary import Line, cells_of, columns_of, summarise
+from amity.show.worlds import groups_said, world_section
 from amity.topology import peer_names
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def describe(configs: Sequence[Config], seeds: Sequence[int]) -> str:
     methods = " or ".join(dict.fromkeys(one.method.name for one in configs))
     more = [
         (key, pick)
-        for key in ("mixer", "privacy", "attack")
+        for key in ("shift", "mixer", "privacy", "attack")
         if (pick := getattr(config, key)).name != SECTIONS[key].default
     ]
     others = "".join(f"; {key} {pick.name} ({_options(pick)})" for key, pick in more)
@@ -125,12 +126,13 @@ def _details(title: str, config: Config) -> str:
     return f"<details><summary>{title}</summary><pre>{text}</pre></details>"
 
 
-def data_html(config: Config) -> str:
-    """How a dataset looks: a contact sheet by class, and the partition that the config makes of
-    it."""
+def data_html(config: Config) -> tuple[str, str]:
+    """How a dataset looks: a contact sheet by class, the partition that the config makes of it, and
+    what each group of peers sees. And who the groups are, in a line (empty: there are none)."""
     dataset = load_data(config)
     names = peer_names(config.peers)
-    labels, overlap = label_shares(config, names)
+    data = deal_out(config, dataset, names)
+    labels, overlap = label_shares(data)
     counts = (
         f"{len(dataset.train)} training and {len(dataset.test)} test examples, {dataset.classes}"
         " classes"
@@ -140,7 +142,9 @@ def data_html(config: Config) -> str:
         if len(dataset.shape) == 3
         else "<p>These are no images.</p>"
     )
-    return page(
+    plain = config.shift.instance.plain
+    world = "The groups of the data" if plain else f"The world: {config.shift.name}"
+    shown = page(
         f"Amity: {config.data.name}",
         f"<h1>{html.escape(config.data.name)}</h1><p>{html.escape(counts)}, shape"
         f" {dataset.shape}</p>",
@@ -152,4 +156,6 @@ def data_html(config: Config) -> str:
             f"Which classes each of {config.peers} peers holds (seed {config.seed}).",
             figures.svg(figures.partition_bubbles(labels, names, overlap)),
         ),
+        world_section(world, dataset, data),
     )
+    return shown, groups_said(data)

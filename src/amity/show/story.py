@@ -11,6 +11,7 @@ import numpy as np
 
 from amity.config import Config
 from amity.core import PeerId
+from amity.data import PeerData
 from amity.round.build import deal_out, load_data
 from amity.round.quality import overlap_matrix
 from amity.topology import peer_names
@@ -46,7 +47,7 @@ class Story:
 
     @cached_property
     def _split(self) -> tuple[Array, Array]:
-        return label_shares(self.config, self.names)
+        return label_shares(deal_out(self.config, load_data(self.config), self.names))
 
     @property
     def labels(self) -> Array:
@@ -59,8 +60,7 @@ class Story:
         return self._split[1]
 
 
-def label_shares(config: Config, names: Sequence[PeerId]) -> tuple[Array, Array]:
+def label_shares(data: Mapping[PeerId, PeerData]) -> tuple[Array, Array]:
     """Label distributions (peers x classes), and how much every two of them overlap."""
-    data = deal_out(config, load_data(config), tuple(names))
-    labels = {name: data[name].labels for name in names}
-    return np.array([labels[name] for name in names]), overlap_matrix(labels)
+    labels = {name: mine.labels for name, mine in data.items()}
+    return np.array(list(labels.values())), overlap_matrix(labels)
