@@ -23,6 +23,7 @@ from amity.data.shift import Always, Grouping, OfImages, Setting, groups_of, mem
 from amity.data.worlds import Rotate, moved_of, rings, too_few
 from amity.errors import ConfigError, DataError
 from amity.round.build import deal_out, load_data
+from amity.show.figures import order_of
 from amity.show.report import data_html, describe
 from amity.show.worlds import groups_said
 from amity.topology import peer_names
@@ -440,3 +441,104 @@ def test_a_swarm_refuses_a_world_before_any_key_is_made(call: Call) -> None:
     assert code == 2
     assert "needs images" in error
     assert not Path("s").exists()
+
+
+# -- rulers
+
+
+def test_friends_are_those_of_ones_group_or_else_those_with_ones_labels() -> None:
+    grouped = simulate(tiny(shift={"name": "rotate", "sizes": "3,2,1"}))
+    known, names = grouped.friendship, grouped.names
+    groups = [grouped.data[name].group for name in names]
+    assert known.kind == "group"
+    assert known.pairs.tolist() == [[a == b for b in groups] for a in groups]
+    assert known.matrix.tolist() == known.pairs.astype(float).tolist()
+    assert known.said == (
+        "a peer of one's own group (3 groups of 3, 2, 1; a group of 1 is a loner, who has no"
+        " friends)"
+    )
+    ordered = known.group_numbers[order_of(known)].tolist()
+    assert ordered == sorted(ordered)
+    plain = simulate(tiny(eval={"friend": 0.4})).friendship
+    assert plain.kind == "labels"
+    assert (plain.pairs == (plain.overlap >= 0.4)).all()
+    assert plain.matrix is plain.overlap
+    assert plain.said == "a peer whose labels overlap with one's own by 40 % or more"
+
+
+def test_the_oracle_is_taught_by_groups_where_there_are_groups() -> None:
+    config = tiny(shift={"name": "permute_labels", "sizes": "3,2,1"}, strategy="oracle")
+    simulation = simulate(config)
+    report, by_group = simulation.round(), members(simulation.data)
+    for who in by_group.values():
+        for name in who:
+            assert report.rows[name] == pytest.approx(dict.fromkeys(who, 1 / len(who)))
+    network = report.network
+    assert (network.precision, network.recall, network.auc) == (1.0, 1.0, 1.0)
+    labels = simulate(config.replace(**{"strategy.by": "labels"})).round()
+    assert labels.rows != report.rows
+    assert labels.network.base_rate == network.base_rate
+
+
+def test_without_groups_both_oracles_are_the_label_oracle() -> None:
+    rows = [
+        simulate(tiny(strategy={"name": "oracle", **options})).round().rows
+        for options in ({}, {"by": "labels"})
+    ]
+    assert rows[0] == rows[1]
+    assert "by" not in tiny(strategy="oracle").strategy.to_dict(), "old runs stay the same runs"
+
+
+def test_groups_are_for_references_only() -> None:
+    from amity.core import Ask
+    from amity.facts import Groups
+    from amity.round.deciding import check_ask
+
+    with pytest.raises(TypeError, match=r"Groups\(\) is for references only"):
+        check_ask(Ask(Groups(), ("peer-01",)), reference=False)
+
+
+def test_a_swarm_is_measured_by_the_same_friends_as_a_simulation() -> None:
+    layers: dict[str, Any] = {
+        "peers": 4,
+        "strategy": "gossip",
+        "shift": {"name": "invert", "groups": 2},
+        "engine": {"workers": 1, "vectorise": "off", "group": 1},
+    }
+    simulated, real = amity.run(tiny(**layers), "simulated"), amity.swarm(tiny(**layers), "real")
+    for ours, theirs in zip(simulated.rounds, real.rounds, strict=True):
+        assert (ours.precision, ours.recall) == (theirs.precision, theirs.recall)
+        assert ours.base_rate == theirs.base_rate == pytest.approx(1 / 3)
+    assert [(e.round, e.peer, e.row) for e in simulated.edges] == [
+        (e.round, e.peer, e.row) for e in real.edges
+    ]
+
+
+def test_reports_say_what_a_friend_is_and_show_how_many_are_found(call: Call) -> None:
+    base = tiny(shift={"name": "rotate", "sizes": "3,3"})
+    comparison = amity.compare(["local", "gossip:k=2", "oracle"], [0], base, out="c", jobs=1)
+    page = (comparison.path / "report.html").read_text()
+    said = "a peer of one&#x27;s own group (2 groups of 3, 3)"
+    assert f"Here a friend is {said}." in page
+    assert "Recall of friends by round" in page
+    assert "true groups" in page
+    assert "true label similarity" not in page
+    axes = comparison.figure("recall").axes[0]
+    lines = {line.get_label(): line.get_ydata() for line in axes.lines}
+    assert list(lines["oracle"]) == [100.0] * 3
+    assert list(lines["local"]) == [0.0] * 3
+    maps = comparison.figure("matrix")
+    assert len(maps.axes) == 8, "every matrix has a scale"
+    page = amity.run(tiny(rounds=1), "r").save("r.html").read_text()
+    assert "Here a friend is a peer whose labels overlap with one&#x27;s own by 50 %" in page
+    assert "true label similarity" in page
+    _, out, error = call("compare strategies=local,gossip peers=4 rounds=1 seeds=0 shift=invert")
+    assert "here a friend is a peer of one's own group" in " ".join((out + error).split())
+
+
+def test_where_nobody_has_a_friend_there_is_no_recall_to_show() -> None:
+    result = amity.run(tiny(shift={"name": "rotate", "groups": 6}, rounds=1), "r")
+    assert result.rounds[0].recall is None
+    with pytest.raises(ConfigError, match="nothing to show"):
+        result.figure("recall")
+    assert "Recall of friends" not in result.save("r.html").read_text()

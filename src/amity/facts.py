@@ -15,6 +15,7 @@ data that the noise on the training does not protect (`raw`).
 | `Probe()` | φ_j and F_j at my model | my model there, card and reply back | j: a pass |
 | `Visit()` | as Probe, then j trains a copy of my model | my model there, all back | j: training |
 | `Labels()` | j's label distribution: a reference, simulator only | - | - |
+| `Groups()` | j's hidden group, None in a world without: a reference, simulator only | - | - |
 
 The passes of `Loss` and `Reported` go forward only; those of `Reported` are shared by all askers.
 """
@@ -60,6 +61,7 @@ class Offer(NamedTuple):
     share: Share | None = None
     losses: Losses | None = None
     labels: tuple[float, ...] = ()
+    group: int | None = None
 
 
 class Asker(Protocol):
@@ -239,6 +241,18 @@ class Labels(Fact):
 
     def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
         return {j: offer.labels for j, offer in offers.items()}
+
+
+@dataclass(frozen=True)
+class Groups(Fact):
+    """The hidden group of j, None where the world has no groups: only the oracle asks, only the
+    simulator answers."""
+
+    reference = True
+    raw = True
+
+    def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
+        return {j: offer.group for j, offer in offers.items()}
 
 
 REPLY_BYTES = 16

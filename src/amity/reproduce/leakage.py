@@ -36,7 +36,8 @@ from amity.peer.proxy import CardSpec, ProxyName, Sketcher
 from amity.reproduce.experiment import Say
 from amity.rng import rng
 from amity.round.build import load_data, one_thread
-from amity.round.quality import auc, overlaps
+from amity.round.quality import auc
+from amity.round.truth import Mask
 from amity.simulate import Simulation
 
 PROXIES: tuple[ProxyName, ...] = (
@@ -55,7 +56,6 @@ DRAWS = 5
 """Draws of noise that are averaged."""
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,10 +92,10 @@ def predict(known: FloatArray, labels: FloatArray, cards: FloatArray) -> FloatAr
 
 
 def told_by(
-    cards_MD: torch.Tensor, labels_MC: FloatArray, shadows: Mask, friend: float
+    cards_MD: torch.Tensor, labels_MC: FloatArray, shadows: Mask, friends_MM: Mask
 ) -> tuple[float, float, float, float]:
     """Overlap, baseline, leakage and AUC of the cards of M peers, of whom `shadows` (a mask) are
-    known."""
+    known. `friends_MM` says who is a friend of whom."""
     rows = cards_MD.double().numpy()
     units = rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(1e-30)
     truth = labels_MC[~shadows]
@@ -105,8 +105,7 @@ def told_by(
     areas = []
     for i in range(len(rows)):
         others = [j for j in range(len(rows)) if j != i]
-        real = overlaps(labels_MC[i].tolist(), labels_MC[others]) >= friend
-        area = auc(real, cosines(cards_MD[i], cards_MD[others]).numpy())
+        area = auc(friends_MM[i, others], cosines(cards_MD[i], cards_MD[others]).numpy())
         areas += [] if area is None else [area]
     mean_area = float(np.mean(areas)) if areas else float("nan")
     return found, base, (found - base) / max(1 - base, 1e-9), mean_area
@@ -126,7 +125,7 @@ def measure(config: Config, rounds: Collection[int], say: Say) -> list[Leak]:
     """Everything that is measured in one run, in these rounds."""
     with Simulation(config, load_data(config)) as simulation, one_thread():
         names = simulation.names
-        labels = np.array([simulation.seats[name].labels for name in names])
+        labels, friends = simulation.friendship.shares, simulation.friendship.pairs
         shadows = np.zeros(len(names), bool)
         half = rng(config.seed, "shadows").choice(len(names), len(names) // 2, replace=False)
         shadows[half] = True
@@ -142,7 +141,7 @@ def measure(config: Config, rounds: Collection[int], say: Say) -> list[Leak]:
                     proxy: torch.stack([peer.sketch(CardSpec(proxy, 0)) for peer in peers])
                     for proxy in PROXIES
                 }
-                found.extend(_leaks(config, t, cards, labels, shadows))
+                found.extend(_leaks(config, t, cards, labels, shadows, friends))
 
         simulation.on_trained = look
         for t in range(config.rounds):
@@ -157,12 +156,13 @@ def _leaks(
     cards: dict[ProxyName, torch.Tensor],
     labels: FloatArray,
     shadows: Mask,
+    friends: Mask,
 ) -> list[Leak]:
     """One round's."""
     out = []
     for proxy, sketch, sigma in kinds_of_cards():
         overlap, baseline, leakage, area = _noisy(
-            cards[proxy], sketch, sigma, config, labels, shadows
+            cards[proxy], sketch, sigma, config, labels, shadows, friends
         )
         out.append(
             Leak(
@@ -187,6 +187,7 @@ def _noisy(
     config: Config,
     labels: FloatArray,
     shadows: Mask,
+    friends: Mask,
 ) -> FloatArray:
     """What cards of this many numbers with this much noise tell, mean over some draws of it."""
     sketcher, noise = Sketcher(config.seed), ProxyNoise(sigma=sigma)
@@ -197,5 +198,5 @@ def _noisy(
             noise.card(row, lambda v: sketcher(v, sketch), config.train.batch, stream)
             for row in phi
         ]
-        out.append(told_by(torch.stack(cards), labels, shadows, config.eval.friend))
+        out.append(told_by(torch.stack(cards), labels, shadows, friends))
     return np.asarray(np.mean(out, 0))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from amity.config import SECTIONS, Config, Pick
 from amity.core import Reference
 from amity.round.build import deal_out, load_data
+from amity.round.truth import Friendship
 from amity.show import figures
 from amity.show.page import page, section
 from amity.show.panels import html_of
-from amity.show.story import label_shares
 from amity.show.summary import Line, cells_of, columns_of, summarise
 from amity.show.worlds import groups_said, world_section
 from amity.topology import peer_names
@@ -20,14 +20,15 @@ from amity.topology import peer_names
 if TYPE_CHECKING:
     from amity.lab.comparison import Comparison
     from amity.lab.result import Result
+    from amity.show.story import Story
 
 
-def table(lines: Sequence[Line], references: set[str]) -> str:
+def table(lines: Sequence[Line], references: set[str], friend: str = "") -> str:
     """The summary; the best accuracy of those that are no references is bold, references are in
-    italics."""
+    italics. `friend` says what a friend is."""
     fair = [line for line in lines if line.label not in references] or lines
     top = max(fair, key=lambda line: line.accuracy).label
-    columns = columns_of(lines)
+    columns = columns_of(lines, friend)
     head = "".join(
         f'<th title="{html.escape(tip)}">{html.escape(name)}</th>' for name, tip in columns.items()
     )
@@ -100,8 +101,9 @@ def comparison_html(comparison: Comparison) -> str:
     return page(
         "Amity: comparison",
         f"<h1>Who should I learn from?</h1><p>{html.escape(describe(configs, seeds))}</p>",
+        _friend(story),
         failed,
-        table(comparison.lines, references(story.runs)),
+        table(comparison.lines, references(story.runs), story.said),
         *html_of(story),
         _details("Config of the first run", story.config),
     )
@@ -114,11 +116,17 @@ def run_html(result: Result, peers: Sequence[str] = ()) -> str:
     return page(
         f"Amity: {label}",
         f"<h1>{html.escape(label)}</h1><p>{html.escape(about)}</p>",
-        table([summarise(label, [result], [])], references(story.runs)),
+        _friend(story),
+        table([summarise(label, [result], [])], references(story.runs), story.said),
         *html_of(story),
         *peers,
         _details("Config", result.config),
     )
+
+
+def _friend(story: Story) -> str:
+    """What a friend is in this world."""
+    return f"<p>Here a friend is {html.escape(story.said)}.</p>" if story.said else ""
 
 
 def _details(title: str, config: Config) -> str:
@@ -132,7 +140,6 @@ def data_html(config: Config) -> tuple[str, str]:
     dataset = load_data(config)
     names = peer_names(config.peers)
     data = deal_out(config, dataset, names)
-    labels, overlap = label_shares(data)
     counts = (
         f"{len(dataset.train)} training and {len(dataset.test)} test examples, {dataset.classes}"
         " classes"
@@ -154,7 +161,7 @@ def data_html(config: Config) -> tuple[str, str]:
         section(
             f"The partition: {config.partition.name}",
             f"Which classes each of {config.peers} peers holds (seed {config.seed}).",
-            figures.svg(figures.partition_bubbles(labels, names, overlap)),
+            figures.svg(figures.partition_bubbles(Friendship.of(data, config.eval.friend))),
         ),
         world_section(world, dataset, data),
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from amity.core import Answers, Card, Memory, PeerId, Share
-from amity.facts import Fact, Labels, Ledger, Losses, ModelFact, Offer
+from amity.facts import Fact, Groups, Labels, Ledger, Losses, ModelFact, Offer
 from amity.geometry import units
 from amity.peer.attacks import Attack
 from amity.round.known import Known
@@ -27,6 +27,7 @@ class Seat:
     name: PeerId
     examples: int
     labels: tuple[float, ...]
+    group: int | None = None
     memory: Memory = field(default_factory=dict)
     round: int = 0
     degree: int = 0
@@ -88,6 +89,7 @@ class Seat:
                 ELSEWHERE if "model" in fact.moves else None,
                 self.losses if "reply" in fact.moves else None,
                 self.labels if isinstance(fact, Labels) else (),
+                self.group if isinstance(fact, Groups) else None,
             )
         return self.offers[kind]
 
