@@ -283,23 +283,22 @@ def heat_maps(runs: Runs, friendship: Friendship) -> Figure:
     for axes in grid:
         axes.axis("off")
     for axes, (title, matrix) in zip(grid, panels, strict=False):
-        shown = matrix[np.ix_(order, order)].copy()
-        np.fill_diagonal(shown, np.nan)
-        most = float(np.nanmax(shown)) if np.nansum(shown) > 0 else 1.0
-        image = axes.imshow(
-            shown,
-            cmap="Greens" if matrix is truth else "Blues",
-            vmin=0,
-            vmax=most,
-            interpolation="nearest",
-        )
-        bar = figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03, ticks=[0, most])
-        bar.ax.set_yticklabels(["0", f"{most:.2g}"], fontsize=6)
-        bar.outline.set_visible(False)
+        colours = "Greens" if matrix is truth else "Blues"
+        _heat(figure, axes, matrix[np.ix_(order, order)].copy(), colours)
         axes.set_title(
             title if len(title) < 26 else title[:24] + "…", fontsize=8 if len(title) < 18 else 6
         )
     return figure
+
+
+def _heat(figure: Figure, axes: Axes, shown: Array, colours: str) -> None:
+    """One matrix without its diagonal, and its scale."""
+    np.fill_diagonal(shown, np.nan)
+    most = float(np.nanmax(shown)) if np.nansum(shown) > 0 else 1.0
+    image = axes.imshow(shown, cmap=colours, vmin=0, vmax=most, interpolation="nearest")
+    bar = figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03, ticks=[0, most])
+    bar.ax.set_yticklabels(["0", f"{most:.2g}"], fontsize=6)
+    bar.outline.set_visible(False)
 
 
 def partition_bubbles(friendship: Friendship) -> Figure:

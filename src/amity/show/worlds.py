@@ -69,23 +69,11 @@ def group_name(dataset: Dataset, group: int) -> str:
 def group_sheet(dataset: Dataset, names: Sequence[str], held: Sequence[Samples]) -> Figure:
     """A row a group: its first training image with each label. So what a group sees, and what it
     calls what it sees, stand side by side with the other groups."""
-    channels, height, width = dataset.shape
+    _, height, width = dataset.shape
     shown = min(MOST_LABELS, dataset.classes)
-    sheet = np.ones((len(held) * (height + 2), shown * (width + 2), 3))
-    low, high = _range(held)
-    for row, samples in enumerate(held):
-        labels = samples.pixels.y[samples.index]
-        for label in range(shown):
-            mine = samples.index[labels == label]
-            if len(mine):
-                image = samples.pixels.x[int(mine[0])].float().cpu().numpy()
-                image = ((image - low) / (high - low)).clip(0, 1)
-                picture = np.repeat(image[:1], 3, 0) if channels < 3 else image[:3]
-                top, left = row * (height + 2), label * (width + 2)
-                sheet[top : top + height, left : left + width] = picture.transpose(1, 2, 0)
     figure = Figure(figsize=(0.6 * shown + 0.8, 0.6 * len(held) * height / width + 0.5))
     axes = figure.subplots()
-    axes.imshow(sheet, interpolation="nearest")
+    axes.imshow(_sheet(dataset, held, shown), interpolation="nearest")
     axes.set_yticks(
         [row * (height + 2) + height / 2 for row in range(len(held))],
         [f"group {name}" for name in names[: len(held)]],
@@ -98,6 +86,24 @@ def group_sheet(dataset: Dataset, names: Sequence[str], held: Sequence[Samples])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     return figure
+
+
+def _sheet(dataset: Dataset, held: Sequence[Samples], shown: int) -> Array:
+    """The pictures in their places; a label that a group has not leaves its place white."""
+    channels, height, width = dataset.shape
+    sheet = np.ones((len(held) * (height + 2), shown * (width + 2), 3))
+    low, high = _range(held)
+    for row, samples in enumerate(held):
+        labels = samples.pixels.y[samples.index]
+        for label in range(shown):
+            mine = samples.index[labels == label]
+            if len(mine):
+                image = samples.pixels.x[int(mine[0])].float().cpu().numpy()
+                image = ((image - low) / (high - low)).clip(0, 1)
+                picture = np.repeat(image[:1], 3, 0) if channels < 3 else image[:3]
+                top, left = row * (height + 2), label * (width + 2)
+                sheet[top : top + height, left : left + width] = picture.transpose(1, 2, 0)
+    return sheet
 
 
 def _range(held: Sequence[Samples]) -> tuple[float, float]:
