@@ -72,7 +72,7 @@ def test_repeating_a_comparison_takes_up_what_is_there(comparison: amity.Compari
 
 def test_the_report_is_one_file_that_loads_nothing(comparison: amity.Comparison) -> None:
     page = (comparison.path / "report.html").read_text()
-    assert page.count("<svg") == 6
+    assert page.count("<svg") == 7
     for title in (
         "Accuracy by round",
         "Accuracy against bytes",

@@ -95,6 +95,11 @@ COMPOSED: dict[str, dict[str, Any]] = {
         "stages": "simgate",
         "mixer": "trimmed",
     },
+    "a world of two groups": {"shift": {"name": "rotate", "groups": 2, "strength": 30.0}},
+    "loners with noise of their own": {
+        "strategy": "pens",
+        "shift": {"name": "corrupt", "sizes": "2,1,1"},
+    },
     "uploads clipped without noise": {"privacy": {"name": "upload", "sigma": 0.0, "clip": 0.5}},
 }
 

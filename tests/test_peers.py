@@ -193,9 +193,21 @@ def test_a_renewed_certificate_of_the_same_key_needs_no_change_of_the_roster(
     assert "BAD" not in out
 
 
+def test_a_shift_is_for_data_that_is_dealt_out_and_no_peer_has_it_over_its_own(
+    call: Call, tmp_path: Path
+) -> None:
+    peers = found(call, tmp_path, ("a",))
+    configure(peers["a"], run={"data": "digits", "rounds": 1, "shift": "rotate"})
+    code, out = check(peers["a"])
+    assert code == 1
+    assert "shift=rotate: is laid over data that is dealt out" in " ".join(out.split())
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        ("shift=rotate data.name=digits shift.groups=9", "9 groups for 8 peers"),
+        ("shift.groups=2", "there is no shift to which it belongs"),
         ("strategy=oracle", "is a reference"),
         ("strategy=fedavg", "is a reference"),
         ("topology.drop=0.1", "for the simulator"),

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -484,19 +484,27 @@ def test_the_measures_of_the_theorem_agree_with_plain_numpy() -> None:
 def test_the_quality_of_a_choice_by_hand() -> None:
     import numpy as np
 
-    from amity.round.quality import auc, choice_quality, overlap_matrix
+    from amity.round.quality import auc, choice_quality
+    from amity.round.truth import Friendship
 
     labels = {"a": (1.0, 0.0), "b": (0.8, 0.2), "c": (0.0, 1.0)}
-    overlap = overlap_matrix(labels)
-    np.testing.assert_allclose(overlap, [[1, 0.8, 0], [0.8, 1, 0.2], [0, 0.2, 1]])
+    alike = Friendship(labels=labels, groups={}, least=0.5)
+    np.testing.assert_allclose(alike.matrix, [[1, 0.8, 0], [0.8, 1, 0.2], [0, 0.2, 1]])
     rows = {"a": {"a": 0.5, "b": 0.5}, "b": {"b": 0.4, "a": 0.3, "c": 0.3}, "c": {"c": 1.0}}
     near = {"a": ("b", "c"), "b": ("a", "c"), "c": ("a", "b")}
-    quality = choice_quality(labels, 0.5, rows, {"a": {}, "b": {"a": 2.0, "c": 1.0}, "c": {}}, near)
+    scores: dict[str, dict[str, float]] = {"a": {}, "b": {"a": 2.0, "c": 1.0}, "c": {}}
+    quality = choice_quality(alike, rows, scores, near)
     # Taken: b by a (friend), a and c by b (one friend). Friends: a-b both ways, so 2 of 6 in
     # reach, both taken.
     assert quality == pytest.approx(
         {"taken": 1.0, "precision": 2 / 3, "recall": 1.0, "base_rate": 1 / 3, "auc": 1.0}
     )
+    # By group, b and c are friends: taken once, by b; nobody takes from a friend of a.
+    groups = replace(alike, groups={"a": 0, "b": 1, "c": 1})
+    assert choice_quality(groups, rows, scores, near) == pytest.approx(
+        {"taken": 1.0, "precision": 1 / 3, "recall": 1 / 2, "base_rate": 1 / 3, "auc": 0.25}
+    )
+    np.testing.assert_array_equal(groups.matrix, [[1, 0, 0], [0, 1, 1], [0, 1, 1]])
     assert auc(np.array([True, False, False]), np.array([0.5, 0.5, 0.1])) == 0.75
     assert auc(np.array([True, True]), np.array([1.0, 2.0])) is None
 

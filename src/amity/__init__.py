@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         spread,
         taken_from,
     )
-    from amity.data import Dataset, datasets, partitions
+    from amity.data import Dataset, datasets, partitions, shifts
     from amity.errors import AmityError
     from amity.events import (
         Event,
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         Distance,
         Distances,
         Fact,
+        Groups,
         Labels,
         Loss,
         MixtureLoss,
@@ -101,8 +102,9 @@ STRATEGY_KIT = {
         *("Strategy", "View", "chain", "spread", "taken_from"),
     ),
     "amity.facts": (
-        *("Cosine", "Degree", "Distance", "Distances", "Fact", "Labels", "Loss", "MixtureLoss"),
-        *("ModelFact", "Probe", "Pull", "Reported", "Said", "Similarity", "Slope", "Visit"),
+        *("Cosine", "Degree", "Distance", "Distances", "Fact", "Groups", "Labels", "Loss"),
+        *("MixtureLoss", "ModelFact", "Probe", "Pull", "Reported", "Said", "Similarity", "Slope"),
+        "Visit",
     ),
     "amity.choosing": ("Cardless",),
     "amity.peer.proxies": ("Proxy",),
@@ -117,7 +119,7 @@ METHOD_KIT = {
 }
 """Writing a method: what is trained, shared and kept."""
 
-DATA = {"amity.data": ("Dataset", "datasets", "partitions")}
+DATA = {"amity.data": ("Dataset", "datasets", "partitions", "shifts")}
 """Own data."""
 
 WATCHING = {
@@ -154,6 +156,7 @@ __all__ = [
     "Fit",
     "Fitted",
     "Gradient",
+    "Groups",
     "Labels",
     "Loss",
     "Method",
@@ -198,6 +201,7 @@ __all__ = [
     "partitions",
     "resume",
     "run",
+    "shifts",
     "spread",
     "swarm",
     "sweep",

@@ -20,6 +20,7 @@ data that the noise on the training does not protect (`raw`).
 | `Probe()` | φ_j and F_j at my model | my model there, card and reply back | j: a pass |
 | `Visit()` | as Probe, then j trains a copy of my model | my model there, all back | j: training |
 | `Labels()` | j's label distribution: a reference, simulator only | - | - |
+| `Groups()` | j's hidden group, None in a world without: a reference, simulator only | - | - |
 
 The passes of `Loss`, `MixtureLoss` and `Reported` go forward only; those of `Reported` are shared
 by all askers.
@@ -72,6 +73,7 @@ class Offer(NamedTuple):
     labels: tuple[float, ...] = ()
     degree: int = 0
     says: Mapping[str, float] | None = None
+    group: int | None = None
 
 
 class Asker(Protocol):
@@ -361,6 +363,18 @@ class Labels(Fact):
 
     def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
         return {j: offer.labels for j, offer in offers.items()}
+
+
+@dataclass(frozen=True)
+class Groups(Fact):
+    """The hidden group of j, None where the world has no groups: only the oracle asks, only the
+    simulator answers."""
+
+    reference = True
+    raw = True
+
+    def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
+        return {j: offer.group for j, offer in offers.items()}
 
 
 REPLY_BYTES = 16

@@ -110,8 +110,8 @@ def get_dataset(name: Name, words: Keys = None) -> None:
 
 @app.command("show")
 def show_dataset(name: Name, words: Keys = None) -> None:
-    """Draw a contact sheet of samples and the partition. Keys as in `amity run`, and
-    out=FILE.html."""
+    """Draw a contact sheet of samples, the partition, and what each group of peers sees. Keys as in
+    `amity run` (such as shift=rotate shift.groups=4), and out=FILE.html."""
     from amity.config import load, parse
     from amity.show.report import data_html
 
@@ -119,8 +119,10 @@ def show_dataset(name: Name, words: Keys = None) -> None:
     out = Path(str(values.pop("out", f"{Path(name).stem.replace(':', '-')}.html")))
     config = load(None, {"data": name, **values})
     with status(f"reading {name}"):
-        page = data_html(config)
+        page, groups = data_html(config)
     if out.is_dir():
         raise ConfigError(f"out: {out} is a folder, expected a file")
     write_atomically(out, page.encode())
+    if groups:
+        out_console.print(groups, soft_wrap=True, markup=False)
     out_console.print(f"picture: {out}", soft_wrap=True, markup=False)

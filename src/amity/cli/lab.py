@@ -198,8 +198,8 @@ def predict(
 def list_entries(
     kind: Annotated[str, typer.Argument(help="One kind only, such as `strategy`.")] = "",
 ) -> None:
-    """Show strategies, methods, datasets, partitions, topologies, models and so on with their
-    options."""
+    """Show strategies, methods, datasets, partitions, shifts, topologies, models and so on with
+    their options."""
     from amity.peer.proxies import proxies
     from amity.show.terminal import show_entries
     from amity.sinks import sinks
@@ -230,7 +230,7 @@ def _announce(configs: Sequence[Config], jobs: int) -> None:
         load_data(config)
     what = f"{len(configs)} runs" if len(configs) > 1 else config.label
     say(
-        f"{what}: {config.data.name}, {config.peers} peers, {config.rounds} rounds;"
+        f"{what}: {config.dataset_label}, {config.peers} peers, {config.rounds} rounds;"
         f" {estimate(configs, jobs)}"
     )
 

@@ -37,7 +37,7 @@ def swarm(
     stream = Stream(sinks_of(mine, file, default="peers"))
     with status(f"reading {config.data.name}; keys and certificates"):
         crowd = make_swarm(config, out, net, stream)
-    label, name = crowd.config.label, crowd.config.data.name
+    label, name = crowd.config.label, crowd.config.dataset_label
     say(
         f"{label}: {name}, {crowd.config.peers} peers, {crowd.config.rounds} rounds, each peer a"
         f" process; {out}"

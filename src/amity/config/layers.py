@@ -15,7 +15,7 @@ from typing import Any
 
 from amity.config import stages
 from amity.config.picks import named, pick, single, typed
-from amity.config.schema import Config
+from amity.config.schema import SILENT, Config
 from amity.config.sections import PARTS, SCALARS, SECTIONS
 from amity.config.words import parse
 from amity.errors import ConfigError, brief, unknown
@@ -103,13 +103,14 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
         if key not in known:
             raise ConfigError(unknown("key", key, known))
     merged = _merge(_suits(given.get("data", {})), given)
+    _check_silent(merged)
     values: dict[str, Any] = {
         key: pick(key, section, merged.get(key, {})) for key, section in SECTIONS.items()
     }
     values |= {key: typed(key, part, merged.get(key, {})) for key, part in PARTS.items()}
     values |= {key: single(key, merged[key]) for key in SCALARS if key in merged}
     values["stages"] = stages.pick_stages(stages.given(merged.get("stages", {})))
-    return _held_out(Config(**values))
+    return _held_out(_grouped(Config(**values)))
 
 
 def _suits(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -119,6 +120,25 @@ def _suits(data: Mapping[str, Any]) -> Mapping[str, Any]:
         section.registry[str(data.get("name", section.default))].cls, "suits", {}
     )
     return suits
+
+
+def _check_silent(given: Mapping[str, Any]) -> None:
+    """Options of an entry that was not picked would be ignored in silence."""
+    for key, nothing in SILENT.items():
+        options = dict(given.get(key, {}))
+        if options.pop("name", nothing) == nothing and options:
+            names = [entry.name for entry in SECTIONS[key].registry if entry.name != nothing]
+            raise ConfigError(
+                f"{key}.{next(iter(options))}: there is no {key} to which it belongs; say which:"
+                f" {key}={' or '.join(names)}"
+            )
+
+
+def _grouped(config: Config) -> Config:
+    """The groups of a shift must fit the number of peers."""
+    if not config.shift.absent and not config.shift.instance.plain:
+        config.shift.common.counts(config.peers)
+    return config
 
 
 def _held_out(config: Config) -> Config:

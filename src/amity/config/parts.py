@@ -49,7 +49,8 @@ class Evaluation:
     """Coreset error, consensus distance and mean gradient every so many rounds and in the last; 0:
     never."""
     friend: Fraction = 0.5
-    """Two peers are true friends if their label distributions overlap by at least this much."""
+    """In a world without groups, two peers are true friends if their label distributions overlap by
+    at least this much."""
 
 
 @dataclass(frozen=True)

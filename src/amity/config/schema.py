@@ -111,6 +111,12 @@ class Config:
         return "/".join(pick.label for pick in (self.strategy, *self.stages))
 
     @property
+    def dataset_label(self) -> str:
+        """`digits`, or `digits (shift rotate)`."""
+        silent = SILENT["shift"] == self.shift.name
+        return self.data.name if silent else f"{self.data.name} (shift {self.shift.label})"
+
+    @property
     def slug(self) -> str:
         """The label as part of a folder's name."""
         return "-".join(pick.slug for pick in (self.strategy, *self.stages))

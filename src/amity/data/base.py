@@ -29,6 +29,10 @@ class Dataset:
     """What the classes are called, if that is known."""
     writer_names: tuple[str, ...] = ()
     """What the writers are called, by number, if that is known."""
+    groups: np.ndarray[Any, np.dtype[np.int64]] | None = None
+    """To which group of peers each example belongs, if the data says so."""
+    group_names: tuple[str, ...] = ()
+    """What the groups are called, by number."""
 
     @property
     def labels(self) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -73,6 +77,8 @@ def build(
     classes: int = 0,
     names: tuple[str, ...] = (),
     writer_names: tuple[str, ...] = (),
+    groups: np.ndarray[Any, Any] | None = None,
+    group_names: tuple[str, ...] = (),
 ) -> Dataset:
     """Check arrays and make a dataset of them; `where` names the source in messages."""
     if len(x) != len(y):
@@ -106,4 +112,6 @@ def build(
         writers,
         names,
         writer_names,
+        groups,
+        group_names,
     )

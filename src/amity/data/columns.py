@@ -1,10 +1,11 @@
 """One's own data as arrays: checked, numbered, and split into training and test examples.
 
 Whatever the source, it ends as arrays: `x` (examples), `y` (labels: whole numbers or names), and
-optionally `peer` (who holds it) and `split` (train or test). Labels and peers may be of any kind
-that can be sorted; they are numbered in sorted order and their names kept. Without `split`, a share
-is drawn for testing, from every peer and class alike, by a seed of its own, so that it is the same
-in all runs. Normalisation constants come from the training part.
+optionally `peer` (who holds it), `split` (train or test) and `group` (to which group its peer
+belongs). Labels, peers and groups may be of any kind that can be sorted; they are numbered in
+sorted order and their names kept. Without `split`, a share is drawn for testing, from every peer
+and class alike, by a seed of its own, so that it is the same in all runs. Normalisation constants
+come from the training part.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from amity.rng import rng
 
 Array = np.ndarray[Any, Any]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
-COLUMNS = ("x", "y", "peer", "split")
+COLUMNS = ("x", "y", "peer", "split", "group")
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,14 @@ class Columns:
     y: Array
     peer: Array | None = None
     split: Array | None = None
+    group: Array | None = None
 
 
 def dataset_of(where: str, columns: Columns, test_share: float) -> Dataset:
     """Check and number everything; `where` names the source in messages."""
     x, count = images_first(where, np.asarray(columns.x)), len(columns.x)
-    for name, column in (("y", columns.y), ("peer", columns.peer), ("split", columns.split)):
+    for name in COLUMNS[1:]:
+        column = getattr(columns, name)
         if column is not None and np.shape(column) != (count,):
             raise DataError(
                 f"{where}: {name} must be one value for each of the {count} examples, got"
@@ -47,13 +50,10 @@ def dataset_of(where: str, columns: Columns, test_share: float) -> Dataset:
     if count < 2:
         raise DataError(f"{where}: {count} examples are too few")
     names, y = numbered(where, columns.y)
-    writer_names: tuple[str, ...] = ()
-    writers = None
-    if columns.peer is not None:
-        found, writers = np.unique(
-            _sortable(where, "peer", np.asarray(columns.peer)), return_inverse=True
-        )
-        writer_names = tuple(map(str, found))
+    writer_names, writers = _owners(where, "peer", columns.peer)
+    group_names, groups = _owners(where, "group", columns.group)
+    if groups is not None:
+        _check_groups(where, groups, writers, group_names, writer_names)
     test = _test_part(where, y, writers, columns.split, test_share)
     train = ~test
     if not train.any() or not test.any():
@@ -74,7 +74,37 @@ def dataset_of(where: str, columns: Columns, test_share: float) -> Dataset:
         classes=len(names),
         names=names,
         writer_names=writer_names,
+        groups=groups,
+        group_names=group_names,
     )
+
+
+def _owners(where: str, what: str, column: Array | None) -> tuple[tuple[str, ...], Array | None]:
+    """The names in a column, and for each example the number of its name."""
+    if column is None:
+        return (), None
+    found, number = np.unique(_sortable(where, what, np.asarray(column)), return_inverse=True)
+    return tuple(map(str, found)), number
+
+
+def _check_groups(
+    where: str,
+    groups: Array,
+    writers: Array | None,
+    group_names: tuple[str, ...],
+    writer_names: tuple[str, ...],
+) -> None:
+    """Groups are groups of peers."""
+    if writers is None:
+        raise DataError(f"{where}: group names groups of peers; say by peer who holds what")
+    first = groups[np.unique(writers, return_index=True)[1]]
+    odd = first[writers] != groups
+    if odd.any():
+        at = int(odd.argmax())
+        raise DataError(
+            f"{where}: peer {writer_names[writers[at]]} is in two groups,"
+            f" {group_names[first[writers[at]]]} and {group_names[groups[at]]}; a peer has one"
+        )
 
 
 def images_first(where: str, x: Array) -> Array:

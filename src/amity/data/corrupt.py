@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
 import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
+from amity.data.base import Dataset
 from amity.data.shift import OfImages, Setting, shifts
 from amity.lazy import torch
 
@@ -60,6 +61,11 @@ CORRUPTIONS: dict[str, Corruption] = {
 }
 
 
+def _listed(given: object) -> object:
+    """`noise,blur` as a list."""
+    return tuple(part.strip() for part in given.split(",")) if isinstance(given, str) else given
+
+
 @shifts.register("corrupt")
 @dataclass(frozen=True)
 class Corrupt(OfImages):
@@ -71,11 +77,22 @@ class Corrupt(OfImages):
     """
 
     strength: Annotated[int, Field(ge=1, le=5)] = 3
-    kinds: tuple[Kind, ...] = get_args(Kind)
+    kinds: Annotated[tuple[Kind, ...], BeforeValidator(_listed)] = get_args(Kind)
 
     def __post_init__(self) -> None:
-        if not self.kinds:
-            raise ValueError(f"kinds: expected some of {', '.join(CORRUPTIONS)}")
+        if not self.kinds or len(set(self.kinds)) < len(self.kinds):
+            raise ValueError(
+                f"kinds: expected some of {', '.join(CORRUPTIONS)}, each once, got {self.kinds}"
+            )
+
+    def refusal(self, dataset: Dataset, groups: int) -> str:
+        most = 1 + len(self.kinds) * (6 - self.strength)
+        if groups > most:
+            return (
+                f"{len(self.kinds)} kinds with severities from {self.strength} to 5 are enough for"
+                f" {most} groups, got {groups}; use fewer groups or a smaller shift.strength"
+            )
+        return super().refusal(dataset, groups)
 
     def apply(
         self, x: torch.Tensor, y: torch.Tensor, at: Setting, noise: np.random.Generator
@@ -85,7 +102,7 @@ class Corrupt(OfImages):
         turn, kind = divmod(at.group - 1, len(self.kinds))
         low, high = _range(x, at)
         shown = (x.float() - low) / (high - low)
-        seen = CORRUPTIONS[self.kinds[kind]](shown, min(5, self.strength + turn), noise)
+        seen = CORRUPTIONS[self.kinds[kind]](shown, self.strength + turn, noise)
         seen = seen.clamp(0, 1) * (high - low) + low
         return (seen.round().to(x.dtype) if x.dtype == torch.uint8 else seen), y
 

@@ -129,7 +129,7 @@ class Shards(Sizes):
 
 @partitions.register("groups")
 @dataclass(frozen=True, kw_only=True)
-class Groups(Sizes):
+class ByGroups(Sizes):
     """Latent groups: peers of the same of `groups` groups hold the same classes, other groups hold
     others."""
 

@@ -27,8 +27,8 @@ def _existing(kind: str, path: str) -> Path:
 @datasets.register("arrays")
 @dataclass(frozen=True)
 class Arrays:
-    """Own arrays: a .npz file, or a folder of .npy files, with x, y and optionally peer and
-    split."""
+    """Own arrays: a .npz file, or a folder of .npy files, with x, y and optionally peer, split and
+    group."""
 
     path: str = ""
     test_share: Fraction = 0.2
@@ -73,8 +73,8 @@ class Images:
 @datasets.register("table")
 @dataclass(frozen=True)
 class Table:
-    """Own table: a .csv or .parquet file with a label column, optional peer and split columns, and
-    numbers."""
+    """Own table: a .csv or .parquet file with a label column, optional peer, split and group
+    columns, and numbers."""
 
     path: str = ""
     label: str = "label"
@@ -83,6 +83,7 @@ class Table:
     drop: str = ""
     """Columns that are no features, separated by commas."""
     test_share: Fraction = 0.2
+    group: str | None = None
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "mlp"}}
 
@@ -91,7 +92,12 @@ class Table:
 
         path = _existing("table", self.path)
         columns = read_table(
-            path, self.label, self.peer, self.split, [c for c in self.drop.split(",") if c]
+            path,
+            self.label,
+            [c for c in self.drop.split(",") if c],
+            peer=self.peer,
+            split=self.split,
+            group=self.group or "",
         )
         return dataset_of(str(path), columns, self.test_share)
 

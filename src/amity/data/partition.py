@@ -118,7 +118,9 @@ def split(
             share,
         )
         if partition.natural:
-            peers[name] = replace(peers[name], origin=dataset.writer_name(int(hand[0])))
+            one, groups = int(hand[0]), dataset.groups
+            group = None if groups is None else int(groups[one])
+            peers[name] = replace(peers[name], origin=dataset.writer_name(one), group=group)
     return peers
 
 

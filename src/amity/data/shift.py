@@ -8,12 +8,13 @@ world as it does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Protocol
 
 import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from amity.core import PeerId
 from amity.data.base import Dataset
@@ -44,8 +45,10 @@ class Shift(Protocol):
 
     plain: ClassVar[bool]
     """Whether there are no groups at all."""
-    images: ClassVar[bool]
-    """Whether it can only be done to images."""
+
+    def refusal(self, dataset: Dataset, groups: int) -> str:
+        """Why this data cannot have it in so many groups, and what would be right; empty: it
+        can."""
 
     def apply(
         self, x: torch.Tensor, y: torch.Tensor, at: Setting, noise: np.random.Generator
@@ -53,20 +56,41 @@ class Shift(Protocol):
         """Examples (as many as are given, raw) and their labels, changed. `noise` is one peer's."""
 
 
-shifts: Registry[Shift] = Registry("shift", "apply", home="amity.data")
+shifts: Registry[Shift] = Registry(
+    "shift", "apply", "refusal", attributes=("plain",), home="amity.data"
+)
 
 
 class Always:
     """What most shifts are: groups of anything, tables too."""
 
     plain: ClassVar[bool] = False
-    images: ClassVar[bool] = False
+
+    def refusal(self, dataset: Dataset, groups: int) -> str:
+        return ""
 
 
 class OfImages(Always):
     """A shift that only images can have."""
 
-    images: ClassVar[bool] = True
+    def refusal(self, dataset: Dataset, groups: int) -> str:
+        if len(dataset.shape) == 3:
+            return ""
+        others = [e.name for e in shifts if not e.cls.plain and not issubclass(e.cls, OfImages)]
+        return f"needs images, got examples of shape {dataset.shape}; use {' or '.join(others)}"
+
+
+def _sizes(given: object) -> str:
+    """`14,4,1,1` (or with + between, which a sweep takes for one value) or a list, as one text."""
+    listed = given if isinstance(given, list | tuple) else re.split("[,+]", str(given))
+    parts = [str(part).strip() for part in listed]
+    if parts in ([], [""]):
+        return ""
+    if not all(part.isdecimal() and len(part) < 8 and int(part) > 0 for part in parts):
+        raise ValueError(
+            f"sizes: expected whole numbers above 0 with commas between, as 14,4,1,1, got {given!r}"
+        )
+    return ",".join(str(int(part)) for part in parts)
 
 
 @dataclass(frozen=True)
@@ -75,33 +99,25 @@ class Grouping:
 
     groups: Annotated[int, Field(ge=1, le=1_000_000)] = 4
     """So many groups of the same size."""
-    sizes: str | tuple[int, ...] = ""
+    sizes: Annotated[str, BeforeValidator(_sizes)] = ""
     """Or their sizes one by one, as `14,4,1,1`; they add up to the number of peers."""
 
     def counts(self, peers: int) -> tuple[int, ...]:
         """How many peers each group has."""
-        if self.sizes == "":
+        crowd = "1 peer" if peers == 1 else f"{peers} peers"
+        if not self.sizes:
             if self.groups > peers:
                 raise ConfigError(
-                    f"shift.groups: {self.groups} groups for {peers} peers; use"
-                    f" shift.groups<={peers} or more peers"
+                    f"shift.groups: {self.groups} groups for {crowd}; use shift.groups<={peers} or"
+                    f" peers>={self.groups}"
                 )
             each, more = divmod(peers, self.groups)
             return tuple(each + (group < more) for group in range(self.groups))
-        try:
-            parts = self.sizes.split(",") if isinstance(self.sizes, str) else self.sizes
-            counts = tuple(int(part) for part in parts)
-        except ValueError:
-            counts = ()
-        if not counts or min(counts) < 1:
-            raise ConfigError(
-                f"shift.sizes: expected whole numbers above 0 with commas between, as 14,4,1,1,"
-                f" got {self.sizes!r}"
-            )
+        counts = tuple(map(int, self.sizes.split(",")))
         if sum(counts) != peers:
             raise ConfigError(
-                f"shift.sizes: {','.join(map(str, counts))} adds up to {sum(counts)}, not to the"
-                f" {peers} peers; use other sizes or peers={sum(counts)}"
+                f"shift.sizes: {self.sizes} adds up to {sum(counts)}, not to {crowd}; use other"
+                f" sizes or peers={sum(counts)}"
             )
         return counts
 
@@ -113,6 +129,15 @@ def groups_of(grouping: Grouping, names: Sequence[PeerId], seed: int) -> dict[Pe
     return dict(zip(names, mixed.tolist(), strict=True))
 
 
+def members(data: Mapping[PeerId, PeerData]) -> dict[int, tuple[PeerId, ...]]:
+    """Who belongs to each group; empty where the world has none."""
+    named = [(mine.group, name) for name, mine in data.items() if mine.group is not None]
+    return {
+        group: tuple(sorted(name for other, name in named if other == group))
+        for group in sorted({group for group, _ in named})
+    }
+
+
 def deal(
     dataset: Dataset,
     partition: Partition,
@@ -121,52 +146,60 @@ def deal(
     names: tuple[PeerId, ...],
     seed: int,
 ) -> dict[PeerId, PeerData]:
-    """Each peer's data, with the shift of its group."""
-    peers = split(dataset, partition, names, seed)
+    """Each peer's data, with the shift of its group. The examples are changed on the CPU, so that
+    they are the same on every device."""
     if shift.plain:
-        return peers
-    if shift.images and len(dataset.shape) != 3:
+        return split(dataset, partition, names, seed)
+    count = len(grouping.counts(len(names)))
+    if reason := shift.refusal(dataset, count):
+        raise DataError(f"shift={name_of(shift)}: {reason}")
+    peers = split(dataset, partition, names, seed)
+    if members(peers):
         raise DataError(
-            f"shift: {type(shift).__name__.lower()} needs images, got examples of shape"
-            f" {dataset.shape}; use shift=permute_labels, permute_pixels, invert or scale"
+            f"shift={name_of(shift)}: the data names groups of its own; use shift=none, or another"
+            " partition than natural"
         )
     groups = groups_of(grouping, names, seed)
-    count = max(groups.values()) + 1
-    xs, ys, at = [], [], 0
-    changed = {}
+    here = replace(dataset, pixels=dataset.pixels.to("cpu"))
+    parts = []
     for name in names:
-        setting = Setting(groups[name], count, dataset, seed)
-        parts = (peers[name].train, peers[name].test, peers[name].validation)
-        index = torch.cat([part.index for part in parts])
-        pixels = dataset.pixels
-        x, y = shift.apply(
-            pixels.x[index], pixels.y[index], setting, rng(seed, "shift noise", name)
-        )
-        xs.append(x)
-        ys.append(y)
-        changed[name] = (at, tuple(map(len, parts)), y)
-        at += len(index)
-    common = Pixels(torch.cat(xs), torch.cat(ys), dataset.pixels.mean, dataset.pixels.std)
-    return {
-        name: _moved(peers[name], common, start, sizes, groups[name], dataset.classes)
-        for name, (start, sizes, _) in changed.items()
-    }
+        mine = peers[name]
+        index = torch.cat([part.index for part in (mine.train, mine.test, mine.validation)])
+        setting = Setting(groups[name], count, here, seed)
+        x, y = here.pixels.x[index], here.pixels.y[index]
+        parts.append(shift.apply(x, y, setting, rng(seed, "shift noise", name)))
+    return _moved(peers, groups, parts, dataset)
+
+
+def name_of(shift: Shift) -> str:
+    """As it is registered; its class for one's own."""
+    return next((e.name for e in shifts if e.cls is type(shift)), type(shift).__name__)
 
 
 def _moved(
-    mine: PeerData,
-    common: Pixels,
-    start: int,
-    sizes: tuple[int, ...],
-    group: int,
-    classes: int,
-) -> PeerData:
-    """The same examples, where they are now."""
-    train, test, validation = (
-        Samples(common, part)
-        for part in torch.split(torch.arange(start, start + sum(sizes)), list(sizes))
-    )
-    held = torch.cat([train.index, validation.index])
-    counts = torch.bincount(common.y[held], minlength=classes).double()
-    labels = tuple((counts / counts.sum()).tolist())
-    return replace(mine, train=train, test=test, validation=validation, labels=labels, group=group)
+    peers: Mapping[PeerId, PeerData],
+    groups: Mapping[PeerId, int],
+    parts: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    dataset: Dataset,
+) -> dict[PeerId, PeerData]:
+    """The same peers with the changed examples, which lie one after the other in one place."""
+    xs, ys = (torch.cat(column) for column in zip(*parts, strict=True))
+    old = dataset.pixels
+    common = Pixels(xs.to(old.x.device), ys.to(old.y.device), old.mean, old.std)
+    out, at = {}, 0
+    for (name, mine), (_, y) in zip(peers.items(), parts, strict=True):
+        sizes = [len(part) for part in (mine.train, mine.test, mine.validation)]
+        places = torch.split(torch.arange(at, at + len(y)), sizes)
+        train, test, validation = (Samples(common, index) for index in places)
+        trained, _, held = torch.split(y, sizes)
+        counts = torch.bincount(torch.cat([trained, held]), minlength=dataset.classes).double()
+        out[name] = replace(
+            mine,
+            train=train,
+            test=test,
+            validation=validation,
+            labels=tuple((counts / counts.sum()).tolist()),
+            group=groups[name],
+        )
+        at += len(y)
+    return out

@@ -8,28 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from amity.data.columns import Columns
+from amity.data.columns import Array, Columns
 from amity.errors import DataError, unknown
 
 LABELS = ("label", "labels", "fine_label", "target", "y")
 EXAMPLES = ("image", "img", "pixel_values", "features", "x")
 PEERS = ("peer", "writer", "writer_id", "user", "client", "hospital")
+GROUPS = ("group",)
 
 
-def read_table(path: Path, label: str, peer: str, split: str, drop: Sequence[str]) -> Columns:
-    """The label column, optional peer and split columns, and all other columns as features."""
+def read_table(path: Path, label: str, drop: Sequence[str], **other: str) -> Columns:
+    """The label column, `other` columns (peer, split, group; empty: there is none), and all that
+    are left as features."""
     frame = _read_frame(path)
-    for key, name in (
-        ("label", label),
-        ("peer", peer),
-        ("split", split),
-        *(("drop", name) for name in drop),
-    ):
+    for key, name in (("label", label), *other.items(), *(("drop", name) for name in drop)):
         if name and name not in frame.columns:
             raise DataError(
                 f"{path}: data.{key}: {unknown('column', name, map(str, frame.columns))}"
             )
-    features = frame.drop(columns=[name for name in (label, peer, split, *drop) if name])
+    features = frame.drop(columns=[name for name in (label, *other.values(), *drop) if name])
     if features.shape[1] == 0:
         raise DataError(f"{path}: no columns are left as features")
     for name in features.columns:
@@ -49,8 +46,8 @@ def read_table(path: Path, label: str, peer: str, split: str, drop: Sequence[str
             f"{path}: row {int(frame[label].isna().to_numpy().argmax()) + 1} has no label"
         )
     x = features.to_numpy(dtype=np.float32)
-    y, *rest = (frame[name].to_numpy() if name else None for name in (label, peer, split))
-    return Columns(x, np.asarray(y), *rest)
+    rest = {key: frame[name].to_numpy() for key, name in other.items() if name}
+    return Columns(x, frame[label].to_numpy(), **rest)
 
 
 def _read_frame(path: Path) -> Any:
@@ -80,26 +77,32 @@ def read_hugging_face(where: str, found: Any) -> Columns:
         if set(parts) != {"train", "test"}:
             raise DataError(f"{where}: expected the splits train and test, got {', '.join(found)}")
         train, test = parts["train"], parts["test"]
-        peers = (
-            None
-            if train.peer is None or test.peer is None
-            else np.concatenate([train.peer, test.peer])
-        )
         split = np.array(["train"] * len(train.y) + ["test"] * len(test.y))
         return Columns(
-            np.concatenate([train.x, test.x]), np.concatenate([train.y, test.y]), peers, split
+            np.concatenate([train.x, test.x]),
+            np.concatenate([train.y, test.y]),
+            _both(train.peer, test.peer),
+            split,
+            _both(train.group, test.group),
         )
     names = list(found.column_names)
     label = _one(where, "label", LABELS, names)
     example = _one(where, "example", EXAMPLES, names)
-    peer = next((name for name in PEERS if name in names), None)
+    known = {"peer": PEERS, "group": GROUPS}
+    rest = {key: next((n for n in known[key] if n in names), None) for key in known}
     try:
         x = np.stack([np.asarray(value) for value in found[example]])
     except ValueError:
         raise DataError(
             f"{where}: examples in {example!r} differ in shape; resize them first"
         ) from None
-    return Columns(x, np.asarray(found[label]), None if peer is None else np.asarray(found[peer]))
+    given = {key: np.asarray(found[name]) for key, name in rest.items() if name is not None}
+    return Columns(x, np.asarray(found[label]), **given)
+
+
+def _both(one: Array | None, other: Array | None) -> Array | None:
+    """A column of two parts, where both have it."""
+    return None if one is None or other is None else np.concatenate([one, other])
 
 
 def _one(where: str, what: str, known: Sequence[str], names: Sequence[str]) -> str:

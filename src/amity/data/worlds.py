@@ -4,16 +4,55 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
+from amity.data.base import Dataset
 from amity.data.shift import Always, OfImages, Setting, shifts
 from amity.lazy import torch
+from amity.rng import rng
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Examples = tuple["torch.Tensor", "torch.Tensor"]
+
+
+@lru_cache(maxsize=8)
+def rings(
+    seed: int, name: str, groups: int, places: int, moved: int
+) -> tuple[np.ndarray[Any, np.dtype[np.int64]], ...]:
+    """For each group a permutation of so many places: by its own lot, some of them change in a
+    ring. Group 0 leaves all where they are, and no two groups have the same."""
+    found = [np.arange(places)]
+    taken = {found[0].tobytes()}
+    for group in range(1, groups):
+        draw, order = rng(seed, "shift", name, group), found[0]
+        while order.tobytes() in taken:
+            some = draw.permutation(places)[:moved]
+            order = np.arange(places)
+            order[some] = np.roll(some, 1)
+        taken.add(order.tobytes())
+        found.append(order)
+    return tuple(found)
+
+
+def moved_of(strength: float, places: int) -> int:
+    """How many places a share of them is: two at least."""
+    return max(2, round(strength * places))
+
+
+def too_few(what: str, places: int, moved: int, groups: int) -> str:
+    """Why so many groups cannot all have a ring of their own; empty: they can."""
+    if places >= moved:
+        ways = math.lgamma(places + 1) - math.lgamma(places - moved + 1) - math.log(moved)
+        if math.log(max(groups - 1, 1)) <= ways + 1e-9:
+            return ""
+    return (
+        f"{moved} of {places} {what} can change in fewer ways than {groups} groups need; use fewer"
+        " groups or a larger shift.strength"
+    )
 
 
 @shifts.register("none")
@@ -43,13 +82,14 @@ class PermuteLabels(Always):
     def apply(
         self, x: torch.Tensor, y: torch.Tensor, at: Setting, noise: np.random.Generator
     ) -> Examples:
-        if at.group == 0:
-            return x, y
         classes = at.dataset.classes
-        moved = at.draw("labels").permutation(classes)[: max(2, round(self.strength * classes))]
-        names = torch.arange(classes)
-        names[torch.from_numpy(moved)] = torch.from_numpy(np.roll(moved, 1))
-        return x, names[y]
+        moved = moved_of(self.strength, classes)
+        names = rings(at.seed, "labels", at.groups, classes, moved)[at.group]
+        return x, torch.from_numpy(names)[y]
+
+    def refusal(self, dataset: Dataset, groups: int) -> str:
+        classes = dataset.classes
+        return too_few("classes", classes, moved_of(self.strength, classes), groups)
 
 
 @shifts.register("permute_pixels")
@@ -65,14 +105,15 @@ class PermutePixels(Always):
     def apply(
         self, x: torch.Tensor, y: torch.Tensor, at: Setting, noise: np.random.Generator
     ) -> Examples:
-        if at.group == 0:
-            return x, y
         flat = x.reshape(len(x), *x.shape[1:2], -1) if x.ndim > 2 else x
         places = flat.shape[-1]
-        moved = at.draw("pixels").permutation(places)[: max(2, round(self.strength * places))]
-        order = torch.arange(places)
-        order[torch.from_numpy(moved)] = torch.from_numpy(np.roll(moved, 1))
-        return flat[..., order].reshape(x.shape), y
+        moved = moved_of(self.strength, places)
+        order = rings(at.seed, "pixels", at.groups, places, moved)[at.group]
+        return flat[..., torch.from_numpy(order)].reshape(x.shape), y
+
+    def refusal(self, dataset: Dataset, groups: int) -> str:
+        places = math.prod(dataset.shape[1:] or dataset.shape)
+        return too_few("places", places, moved_of(self.strength, places), groups)
 
 
 @shifts.register("rotate")
@@ -85,12 +126,26 @@ class Rotate(OfImages):
     def apply(
         self, x: torch.Tensor, y: torch.Tensor, at: Setting, noise: np.random.Generator
     ) -> Examples:
-        angle = at.group * (self.strength or 360 / at.groups) % 360
-        if angle % 90 == 0 and x.shape[-1] == x.shape[-2]:
+        angle, (height, width) = self._angle(at.group, at.groups), x.shape[-2:]
+        if at.group == 0:
+            return x, y
+        if angle % 90 == 0 and height == width:
             return torch.rot90(x, int(angle // 90), (-2, -1)).contiguous(), y
         turn = math.radians(angle)
-        c, s = math.cos(turn), math.sin(turn)
-        return resampled(x, torch.tensor([[c, -s, 0.0], [s, c, 0.0]])), y
+        c, s, wide = math.cos(turn), math.sin(turn), width / height
+        return resampled(x, torch.tensor([[c, -s / wide, 0.0], [s * wide, c, 0.0]])), y
+
+    def _angle(self, group: int, groups: int) -> float:
+        return group * (self.strength or 360 / groups) % 360
+
+    def refusal(self, dataset: Dataset, groups: int) -> str:
+        angles = {round(self._angle(group, groups), 6) % 360 for group in range(groups)}
+        if len(angles) < groups:
+            return (
+                f"by {self.strength:g} degrees two of {groups} groups are turned alike; use"
+                f" shift.strength=0, which is {360 / groups:g} here"
+            )
+        return super().refusal(dataset, groups)
 
 
 @shifts.register("zoom")
@@ -103,6 +158,8 @@ class Zoom(OfImages):
     def apply(
         self, x: torch.Tensor, y: torch.Tensor, at: Setting, noise: np.random.Generator
     ) -> Examples:
+        if at.group == 0:
+            return x, y
         size = 1 - self.strength * at.group / max(at.groups - 1, 1)
         return resampled(x, torch.tensor([[1 / size, 0.0, 0.0], [0.0, 1 / size, 0.0]])), y
 
@@ -123,12 +180,23 @@ class Invert(Always):
     def apply(
         self, x: torch.Tensor, y: torch.Tensor, at: Setting, noise: np.random.Generator
     ) -> Examples:
-        bits = max(1, (at.groups - 1).bit_length())
-        width = x.shape[-1]
+        bits, width = self._bits(at.groups), x.shape[-1]
         band = torch.arange(width) * bits // width
         dark = ((at.group >> band) & 1).bool().expand(x.shape[1:])
         lot = torch.from_numpy(at.draw("invert").random(x.shape[1:]))
         return torch.where(dark & (lot < self.strength), negative(x, at), x), y
+
+    def _bits(self, groups: int) -> int:
+        return max(1, (groups - 1).bit_length())
+
+    def refusal(self, dataset: Dataset, groups: int) -> str:
+        width, bits = dataset.shape[-1], self._bits(groups)
+        if bits <= width:
+            return ""
+        return (
+            f"{groups} groups need {bits} columns of their own, got examples of shape"
+            f" {dataset.shape}; use shift.groups<={2**width}"
+        )
 
 
 def negative(x: torch.Tensor, at: Setting) -> torch.Tensor:

@@ -169,7 +169,8 @@ def estimate(configs: Sequence[Config], jobs: int) -> Estimate:
         costs = [(one.peers, *_of_a_peer(one, trial, card)) for one in configs]
     at_once = max(jobs, config.engine.instance.hands(len(units_of(config, data))))
     matrices = 2 * config.peers * trial.learner.layout.size * 4
-    held = dataset.pixels.x.numel() * dataset.pixels.x.element_size()
+    places = {id(x): x for x in (dataset.pixels.x, *(d.train.pixels.x for d in data.values()))}
+    held = sum(x.numel() * x.element_size() for x in places.values())
     return Estimate(
         sum(peers * seconds for peers, seconds, _ in costs) / at_once,
         held + jobs * (matrices + 250_000_000),

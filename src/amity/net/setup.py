@@ -167,6 +167,11 @@ def data_of(setup: Setup, dataset: Dataset) -> tuple[Dataset, PeerData]:
                 f" peers={config.peers}"
             )
         return dataset, deal_out(config, dataset, names)[who.name]
+    if not config.shift.instance.plain:
+        raise ConfigError(
+            f"shift={config.shift.name}: is laid over data that is dealt out, and this peer holds"
+            " its own; leave it out, or use peer.data=dealt"
+        )
     dataset = renumbered(dataset, who.classes)
     shuffled = rng(config.seed, "shuffle", who.name).permutation(dataset.train)
     held_out = round((who.validation or config.partition.instance.validation) * len(shuffled))

@@ -1,5 +1,6 @@
-"""Do those whom a strategy takes hold data like one's own? Friends are peers half of whose labels
-are in common; how many of those taken are friends is compared with how many are in reach."""
+"""Do those whom a strategy takes hold data like one's own? Friends are peers of one's group, or (in
+a world without groups) peers half of whose labels are in common; how many of those taken are
+friends is compared with how many are in reach."""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ from amity.peer.proxy import Bits, CardSpec, Sketcher, signs_of
 from amity.reproduce.experiment import Say
 from amity.rng import rng
 from amity.round.build import load_data, one_thread
-from amity.round.quality import auc, overlaps
+from amity.round.quality import auc
+from amity.round.truth import Mask
 from amity.simulate import Simulation
 
 PROXIES = (
@@ -66,7 +67,6 @@ DRAWS = 5
 """Draws of noise that are averaged."""
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -122,15 +122,6 @@ def predict(known: FloatArray, labels: FloatArray, cards: FloatArray) -> FloatAr
     return np.asarray(np.where(total > 0, guess / np.where(total > 0, total, 1), mean))
 
 
-def friendship(labels_MC: FloatArray, groups: Sequence[int | None], friend: float) -> Mask:
-    """Who is whose friend: those of the same group, or without groups whose labels overlap by at
-    least `friend`."""
-    if None in groups:
-        return np.array([overlaps(row.tolist(), labels_MC) >= friend for row in labels_MC])
-    same: Mask = np.array(groups)[:, None] == np.array(groups)
-    return same
-
-
 def told_by(
     cards_MD: torch.Tensor, labels_MC: FloatArray, shadows: Mask, friends_MM: Mask
 ) -> tuple[float, float, float, float]:
@@ -175,17 +166,16 @@ class Watch:
     @classmethod
     def of(cls, world: str, config: Config, simulation: Simulation) -> Watch:
         names, shadows = simulation.names, np.zeros(len(simulation.names), bool)
-        labels = np.array([simulation.seats[name].labels for name in names])
         half = rng(config.seed, "shadows").choice(len(names), len(names) // 2, replace=False)
         shadows[half] = True
-        groups = [simulation.peers[name].data.group for name in names]
+        friendship = simulation.friendship
         return cls(
             world=world,
             config=config,
-            labels=labels,
-            friends=friendship(labels, groups, config.eval.friend),
+            labels=friendship.shares,
+            friends=friendship.pairs,
             shadows=shadows,
-            grouped=None not in groups,
+            grouped=friendship.kind == "group",
         )
 
     def leaks(self, t: int, peers: Sequence[Peer]) -> list[Leak]:

@@ -61,15 +61,16 @@ def load_data(config: Config) -> Dataset:
 
 
 def deal_out(config: Config, dataset: Dataset, names: tuple[PeerId, ...]) -> dict[PeerId, PeerData]:
-    """Every peer's examples in the world of a config."""
-    return deal(
-        dataset,
-        config.partition.instance,
-        config.shift.instance,
-        config.shift.common,
-        names,
-        config.seed,
-    )
+    """Every peer's examples in the world of a config, the same to the bit wherever it is dealt."""
+    with one_thread():
+        return deal(
+            dataset,
+            config.partition.instance,
+            config.shift.instance,
+            config.shift.common,
+            names,
+            config.seed,
+        )
 
 
 def make_learner(config: Config, shape: tuple[int, ...], classes: int) -> Learner:

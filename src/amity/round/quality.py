@@ -11,20 +11,7 @@ import torch
 
 from amity.core import PeerId, Row, taken_from
 from amity.geometry import squared_distances
-
-Matrix = np.ndarray[Any, np.dtype[np.float64]]
-
-
-def overlaps(mine: Sequence[float], others: Sequence[Sequence[float]] | Matrix) -> Matrix:
-    """True similarity of two peers: Σ_c min(P_i(c), P_j(c)), 1 for equal label distributions, 0 for
-    disjoint."""
-    return np.asarray(np.minimum(np.asarray(mine), np.asarray(others)).sum(1))
-
-
-def overlap_matrix(labels: Mapping[PeerId, tuple[float, ...]]) -> Matrix:
-    """The overlap of every two peers, in sorted order of names: m x m, for pictures."""
-    share = np.array([labels[name] for name in sorted(labels)])
-    return np.array([overlaps(row, share) for row in share])
+from amity.round.truth import Friendship
 
 
 def auc(friend: np.ndarray[Any, Any], score: np.ndarray[Any, Any]) -> float | None:
@@ -58,8 +45,7 @@ class Theory(TypedDict, total=False):
 
 
 def choice_quality(
-    labels: Mapping[PeerId, tuple[float, ...]],
-    friend: float,
+    friendship: Friendship,
     rows: Mapping[PeerId, Row],
     scores: Mapping[PeerId, Mapping[PeerId, float]],
     neighbours: Mapping[PeerId, tuple[PeerId, ...]],
@@ -69,14 +55,12 @@ def choice_quality(
 
     A peer's scores rank its neighbours. If it has no scores, the weights of its row do.
     """
-    names = sorted(labels)
-    at = {name: i for i, name in enumerate(names)}
-    share = np.array([labels[name] for name in names])
+    names = friendship.names
     taken = hits = friends = reach = 0
     curves = []
     for me in names:
         near = neighbours[me]
-        real = overlaps(labels[me], share[np.array([at[j] for j in near], dtype=int)]) >= friend
+        real = friendship.friends(me, near)
         row = taken_from(rows[me], me)
         chosen = np.array([j in row for j in near], dtype=bool)
         taken, hits = taken + int(chosen.sum()), hits + int((chosen & real).sum())

@@ -18,6 +18,7 @@ from scipy.spatial.distance import squareform
 
 from amity.core import START
 from amity.data import Dataset
+from amity.round.truth import Friendship
 from amity.show.summary import received_by_round
 
 if TYPE_CHECKING:
@@ -213,6 +214,30 @@ def neighbours_taken(runs: Runs) -> Figure:
     return figure
 
 
+def recall_of_friends(runs: Runs) -> Figure | None:
+    """Which share of all friends in reach was taken, by round, mean over seeds; None where nobody
+    has a friend."""
+    shares = {
+        label: np.array(
+            [[np.nan if r.recall is None else r.recall for r in one.rounds] for one in results]
+        )
+        for label, results in runs.items()
+    }
+    found = {label: share for label, share in shares.items() if np.isfinite(share).any()}
+    if not found:
+        return None
+    figure, axes = _axes()
+    look = styles(runs)
+    for label, share in found.items():
+        known = np.isfinite(share).any(0)
+        rounds = np.arange(1, share.shape[1] + 1)[known]
+        axes.plot(rounds, 100 * np.nanmean(share[:, known], 0), label=label, **look[label])
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set(xlabel="round", ylabel="friends in reach that were taken (%)", ylim=(-3, 103))
+    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
 def mixing_matrix(result: Result, names: Sequence[str], last: float = 0.4) -> Array:
     """W, mean over the last rounds: row i is how much peer i took from whom (its own part on the
     diagonal)."""
@@ -236,34 +261,50 @@ def similar_order(overlap: Array) -> Array:
     return np.asarray(leaves_list(linkage(squareform(distance.clip(0), checks=False), "average")))
 
 
-def heat_maps(runs: Runs, names: Sequence[str], overlap: Array) -> Figure:
-    """Who took from whom (the first seed's last rounds, without the diagonal) beside the true label
-    similarity."""
-    order = similar_order(overlap)
-    panels: list[tuple[str, Array]] = [("true label similarity", overlap)]
-    panels += [(label, mixing_matrix(results[0], names)) for label, results in runs.items()]
+def order_of(friendship: Friendship) -> Array:
+    """Peers group by group, where there are groups, and similar labels side by side."""
+    place = np.argsort(similar_order(friendship.overlap))
+    return np.lexsort((place, friendship.group_numbers))
+
+
+def heat_maps(runs: Runs, friendship: Friendship) -> Figure:
+    """Who took from whom (the first seed's last rounds, without the diagonal) beside the truth.
+    Every matrix has a scale of its own, from 0 to its largest value."""
+    order, truth = order_of(friendship), friendship.matrix
+    title = "true groups" if friendship.kind == "group" else "true label similarity"
+    panels: list[tuple[str, Array]] = [(title, truth)]
+    panels += [
+        (label, mixing_matrix(results[0], friendship.names)) for label, results in runs.items()
+    ]
     columns = min(5, len(panels))
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(2.0 * columns, 2.25 * rows))
+    figure = Figure(figsize=(2.3 * columns, 2.25 * rows))
     grid = np.atleast_1d(figure.subplots(rows, columns, squeeze=False)).ravel()
     for axes in grid:
         axes.axis("off")
     for axes, (title, matrix) in zip(grid, panels, strict=False):
-        shown = matrix[np.ix_(order, order)].copy()
-        np.fill_diagonal(shown, np.nan)
-        axes.imshow(
-            shown, cmap="Greens" if matrix is overlap else "Blues", vmin=0, interpolation="nearest"
-        )
+        colours = "Greens" if matrix is truth else "Blues"
+        _heat(figure, axes, matrix[np.ix_(order, order)].copy(), colours)
         axes.set_title(
             title if len(title) < 26 else title[:24] + "…", fontsize=8 if len(title) < 18 else 6
         )
     return figure
 
 
-def partition_bubbles(labels: Array, names: Sequence[str], overlap: Array) -> Figure:
+def _heat(figure: Figure, axes: Axes, shown: Array, colours: str) -> None:
+    """One matrix without its diagonal, and its scale."""
+    np.fill_diagonal(shown, np.nan)
+    most = float(np.nanmax(shown)) if np.nansum(shown) > 0 else 1.0
+    image = axes.imshow(shown, cmap=colours, vmin=0, vmax=most, interpolation="nearest")
+    bar = figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03, ticks=[0, most])
+    bar.ax.set_yticklabels(["0", f"{most:.2g}"], fontsize=6)
+    bar.outline.set_visible(False)
+
+
+def partition_bubbles(friendship: Friendship) -> Figure:
     """Peers x classes: the area of a bubble is the class's share of the peer's training
-    examples."""
-    order = similar_order(overlap)
+    examples. Lines stand between groups."""
+    order, labels, names = order_of(friendship), friendship.shares, friendship.names
     peers, classes = labels.shape
     figure, axes = _axes(
         max(4.0, min(12.0, 0.28 * peers + 1.5)), max(2.2, min(10.0, 0.22 * classes + 1))
@@ -271,6 +312,8 @@ def partition_bubbles(labels: Array, names: Sequence[str], overlap: Array) -> Fi
     x, y = np.meshgrid(np.arange(peers), np.arange(classes), indexing="ij")
     size = labels[order] * min(140.0, 6000 / max(peers, classes))
     axes.scatter(x.ravel(), y.ravel(), s=size.ravel(), color=COLOURS[0], alpha=0.75, linewidth=0)
+    for edge in np.flatnonzero(np.diff(friendship.group_numbers[order])):
+        axes.axvline(edge + 0.5, color="grey", linewidth=0.8)
     axes.set(xlabel="peer (similar ones side by side)", ylabel="class")
     if classes <= 20:
         axes.set_yticks(range(classes))

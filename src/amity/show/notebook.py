@@ -90,5 +90,5 @@ def short_html(story: Story) -> str:
     from amity.show.summary import summarise
 
     lines = [summarise(label, runs, story.alone) for label, runs in story.runs.items()]
-    shown = table(lines, references(story.runs)) + svg(accuracy_curves(story.runs))
+    shown = table(lines, references(story.runs), story.said) + svg(accuracy_curves(story.runs))
     return f'<style>{STYLE}</style><div class="amity">{shown}</div>'

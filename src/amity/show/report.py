@@ -8,25 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 from amity.config import SECTIONS, Config, Pick
 from amity.core import Reference
-from amity.round.build import load_data
+from amity.round.build import deal_out, load_data
+from amity.round.truth import Friendship
 from amity.show import figures
 from amity.show.page import page, section
 from amity.show.panels import html_of
-from amity.show.story import label_shares
 from amity.show.summary import Line, cells_of, columns_of, summarise
+from amity.show.worlds import groups_said, world_section
 from amity.topology import peer_names
 
 if TYPE_CHECKING:
     from amity.lab.comparison import Comparison
     from amity.lab.result import Result
+    from amity.show.story import Story
 
 
-def table(lines: Sequence[Line], references: set[str]) -> str:
+def table(lines: Sequence[Line], references: set[str], friend: str = "") -> str:
     """The summary; the best accuracy of those that are no references is bold, references are in
-    italics."""
+    italics. `friend` says what a friend is."""
     fair = [line for line in lines if line.label not in references] or lines
     top = max(fair, key=lambda line: line.accuracy).label
-    columns = columns_of(lines)
+    columns = columns_of(lines, friend)
     head = "".join(
         f'<th title="{html.escape(tip)}">{html.escape(name)}</th>' for name, tip in columns.items()
     )
@@ -70,7 +72,7 @@ def describe(configs: Sequence[Config], seeds: Sequence[int]) -> str:
     methods = " or ".join(dict.fromkeys(one.method.name for one in configs))
     more = [
         (key, pick)
-        for key in ("mixer", "privacy", "attack")
+        for key in ("shift", "mixer", "privacy", "attack")
         if (pick := getattr(config, key)).name != SECTIONS[key].default
     ]
     others = "".join(f"; {key} {pick.name} ({_options(pick)})" for key, pick in more)
@@ -99,8 +101,9 @@ def comparison_html(comparison: Comparison) -> str:
     return page(
         "Amity: comparison",
         f"<h1>Who should I learn from?</h1><p>{html.escape(describe(configs, seeds))}</p>",
+        _friend(story),
         failed,
-        table(comparison.lines, references(story.runs)),
+        table(comparison.lines, references(story.runs), story.said),
         *html_of(story),
         _details("Config of the first run", story.config),
     )
@@ -113,11 +116,17 @@ def run_html(result: Result, peers: Sequence[str] = ()) -> str:
     return page(
         f"Amity: {label}",
         f"<h1>{html.escape(label)}</h1><p>{html.escape(about)}</p>",
-        table([summarise(label, [result], [])], references(story.runs)),
+        _friend(story),
+        table([summarise(label, [result], [])], references(story.runs), story.said),
         *html_of(story),
         *peers,
         _details("Config", result.config),
     )
+
+
+def _friend(story: Story) -> str:
+    """What a friend is in this world."""
+    return f"<p>Here a friend is {html.escape(story.said)}.</p>" if story.said else ""
 
 
 def _details(title: str, config: Config) -> str:
@@ -125,12 +134,12 @@ def _details(title: str, config: Config) -> str:
     return f"<details><summary>{title}</summary><pre>{text}</pre></details>"
 
 
-def data_html(config: Config) -> str:
-    """How a dataset looks: a contact sheet by class, and the partition that the config makes of
-    it."""
+def data_html(config: Config) -> tuple[str, str]:
+    """How a dataset looks: a contact sheet by class, the partition that the config makes of it, and
+    what each group of peers sees. And who the groups are, in a line (empty: there are none)."""
     dataset = load_data(config)
     names = peer_names(config.peers)
-    labels, overlap = label_shares(config, names)
+    data = deal_out(config, dataset, names)
     counts = (
         f"{len(dataset.train)} training and {len(dataset.test)} test examples, {dataset.classes}"
         " classes"
@@ -140,7 +149,9 @@ def data_html(config: Config) -> str:
         if len(dataset.shape) == 3
         else "<p>These are no images.</p>"
     )
-    return page(
+    plain = config.shift.instance.plain
+    world = "The groups of the data" if plain else f"The world: {config.shift.name}"
+    shown = page(
         f"Amity: {config.data.name}",
         f"<h1>{html.escape(config.data.name)}</h1><p>{html.escape(counts)}, shape"
         f" {dataset.shape}</p>",
@@ -150,6 +161,8 @@ def data_html(config: Config) -> str:
         section(
             f"The partition: {config.partition.name}",
             f"Which classes each of {config.peers} peers holds (seed {config.seed}).",
-            figures.svg(figures.partition_bubbles(labels, names, overlap)),
+            figures.svg(figures.partition_bubbles(Friendship.of(data, config.eval.friend))),
         ),
+        world_section(world, dataset, data),
     )
+    return shown, groups_said(data)

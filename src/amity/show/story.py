@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from amity.config import Config
 from amity.core import PeerId
 from amity.round.build import deal_out, load_data
-from amity.round.quality import overlap_matrix
+from amity.round.truth import Friendship
 from amity.topology import peer_names
 
 if TYPE_CHECKING:
     from amity.lab.result import Result
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
@@ -45,22 +41,16 @@ class Story:
         return peer_names(self.config.peers)
 
     @cached_property
-    def _split(self) -> tuple[Array, Array]:
-        return label_shares(self.config, self.names)
+    def friendship(self) -> Friendship | None:
+        """Who is a friend of whom in the world of the first seed; None where that cannot be known
+        here, because a part of the world was passed as an object to another process."""
+        config = self.config
+        if config.data.absent or config.partition.absent or config.shift.absent:
+            return None
+        data = deal_out(config, load_data(config), self.names)
+        return Friendship.of(data, config.eval.friend)
 
     @property
-    def labels(self) -> Array:
-        """Label distributions of the first seed, peers x classes."""
-        return self._split[0]
-
-    @property
-    def overlap(self) -> Array:
-        """How much every two of them overlap."""
-        return self._split[1]
-
-
-def label_shares(config: Config, names: Sequence[PeerId]) -> tuple[Array, Array]:
-    """Label distributions (peers x classes), and how much every two of them overlap."""
-    data = deal_out(config, load_data(config), tuple(names))
-    labels = {name: data[name].labels for name in names}
-    return np.array([labels[name] for name in names]), overlap_matrix(labels)
+    def said(self) -> str:
+        """What a friend is in this world; empty where that cannot be known."""
+        return self.friendship.said if self.friendship is not None else ""

@@ -38,7 +38,8 @@ class Line:
     taken: float
     """Neighbours taken, mean over rounds and peers."""
     precision: float | None
-    """Share of true friends among those taken, mean over rounds."""
+    """Share of true friends among those taken, mean over rounds; what a friend is, is a property of
+    the world."""
     recall: float | None
     auc: float | None
     attackers_weight: float | None = None
@@ -129,7 +130,7 @@ COLUMNS: Mapping[str, str] = {
     "MB": "received by a peer in the whole run",
     "passes": "forward and backward passes of a peer, in thousands of examples",
     "taken": "neighbours taken, mean over rounds and peers",
-    "friends": "share of true friends (label overlap) among those taken",
+    "friends": "share of true friends among those taken",
 }
 ATTACKED = (
     "attackers' weight",
@@ -141,11 +142,13 @@ PRIVATE = (
 )
 
 
-def columns_of(lines: Sequence[Line]) -> dict[str, str]:
-    """The columns of a table with these lines: attackers and privacy only where there are any."""
+def columns_of(lines: Sequence[Line], friend: str = "") -> dict[str, str]:
+    """The columns of a table with these lines: attackers and privacy only where there are any.
+    `friend` says what a friend is in their world."""
     more = [ATTACKED] if any(line.attackers_weight is not None for line in lines) else []
     more += [PRIVATE] if any(line.epsilon is not None for line in lines) else []
-    return {**COLUMNS, **dict(more)}
+    tip = {"friends": f"{COLUMNS['friends']}; a friend is {friend}"} if friend else {}
+    return {**COLUMNS, **tip, **dict(more)}
 
 
 def cells_of(line: Line, columns: Mapping[str, str] = COLUMNS) -> list[str]:

@@ -48,6 +48,8 @@ def show_table(comparison: Comparison) -> None:
             *cells, style="bold green" if line.label == best else "dim" if reference else ""
         )
     out_console.print(table)
+    if friend := comparison.story.said:
+        say(f"friends: here a friend is {friend}")
     for line in comparison.lines:
         if line.epsilon_excludes:
             say(f"* {line.label}: ε is for the training only; it excludes {line.epsilon_excludes}")
@@ -56,7 +58,7 @@ def show_table(comparison: Comparison) -> None:
 def show_run(result: Result, page: Path) -> None:
     """What a run came to, and where its report is."""
     line = summarise(result.config.label, [result], [])
-    columns = columns_of([line])
+    columns = columns_of([line], result.story.said)
     for (name, tip), value in zip(columns.items(), cells_of(line, columns), strict=True):
         if value != "-":
             out_console.print(f"{name:>10}  {escape(value):<14} [dim]{tip}[/dim]", soft_wrap=True)

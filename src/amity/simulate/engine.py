@@ -30,6 +30,7 @@ from amity.round.quality import choice_quality, gradient_metrics
 from amity.round.recording import is_due, record_of
 from amity.round.shard import Shard, Trained
 from amity.round.spending import Budget
+from amity.round.truth import Friendship
 from amity.simulate.crew import Crew
 from amity.simulate.desk import is_central
 from amity.simulate.jobs import EvaluateJob, GradientJob, SettleJob, TrainJob
@@ -64,9 +65,10 @@ class Simulation:
             self.crew: Crew = config.engine.instance.crew(config, dataset, self.names, self.data)
         self.units = units_of(config, self.data)
         self.seats = {
-            name: Seat(name=name, examples=len(data.train), labels=data.labels)
+            name: Seat(name=name, examples=len(data.train), labels=data.labels, group=data.group)
             for name, data in self.data.items()
         }
+        self.friendship = Friendship.of(self.data, config.eval.friend)
         self.attackers = bad_peers(config, self.names)
         for name in self.attackers:
             self.seats[name].attack = config.attack.instance
@@ -253,8 +255,7 @@ class Simulation:
     ) -> RoundRecord:
         rows = {name: decision.row for name, decision in decided.items()}
         quality = choice_quality(
-            {name: seat.labels for name, seat in self.seats.items()},
-            self.config.eval.friend,
+            self.friendship,
             rows,
             {name: decision.scores for name, decision in decided.items()},
             near,

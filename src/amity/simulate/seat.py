@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from amity.core import Answers, Card, Memory, PeerId, Share
-from amity.facts import Fact, Labels, Ledger, Losses, ModelFact, Offer, Said
+from amity.facts import Fact, Groups, Labels, Ledger, Losses, ModelFact, Offer, Said
 from amity.geometry import as_cosines, units
 from amity.peer.attacks import Attack
 from amity.round.known import Known
@@ -28,6 +28,7 @@ class Seat:
     name: PeerId
     examples: int
     labels: tuple[float, ...]
+    group: int | None = None
     memory: Memory = field(default_factory=dict)
     round: int = 0
     degree: int = 0
@@ -91,6 +92,7 @@ class Seat:
                 self.labels if isinstance(fact, Labels) else (),
                 self.degree,
                 says_of(self.memory) if says else None,
+                self.group if isinstance(fact, Groups) else None,
             )
         return self.offers[kind]
 

@@ -18,6 +18,7 @@ from amity.net.accounts import Privacy, privacy_of
 from amity.records import EdgeRecord, PeerRecord, Record, RoundRecord
 from amity.round.build import deal_out, load_data
 from amity.round.quality import Quality, choice_quality
+from amity.round.truth import Friendship
 from amity.store import read_lines, read_records
 from amity.topology import Network, peer_names
 
@@ -104,14 +105,14 @@ def _rounds(
     """A record of the whole network for every round that anybody finished."""
     names = peer_names(config.peers)
     data = deal_out(config, load_data(config), names)
-    labels = {name: mine.labels for name, mine in data.items()}
+    friendship = Friendship.of(data, config.eval.friend)
     network = Network(config.topology.instance, names, config.seed, config.topology.common.redraw)
     alone: dict[PeerId, Row] = {name: {name: 1.0} for name in names}
     rounds = []
     for t, group in itertools.groupby(metrics, key=lambda r: r.round):
         rows = alone | {edge.peer: edge.row for edge in edges if edge.round == t}
         unknown: dict[PeerId, dict[PeerId, float]] = {name: {} for name in names}
-        quality = choice_quality(labels, config.eval.friend, rows, unknown, network.neighbours(t))
+        quality = choice_quality(friendship, rows, unknown, network.neighbours(t))
         quality.pop("auc", None)  # peers do not publish how they rank others
         rounds.append(_round(t, list(group), quality))
     return rounds

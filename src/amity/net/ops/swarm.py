@@ -40,7 +40,7 @@ from amity.net.trust.certs import ca_init, ca_sign, make_key, make_request
 from amity.net.trust.identity import Identity, expires
 from amity.net.trust.roster import Member, Roster
 from amity.peer.privacy import needs_opacus
-from amity.round.build import load_data, settled
+from amity.round.build import deal_out, load_data, settled
 from amity.store import RunDir
 from amity.topology import peer_names
 
@@ -77,6 +77,8 @@ class Swarm:
         self.names = peer_names(self.config.peers)
         self.processes: dict[PeerId, Any] = {}
         self.dataset: Dataset = load_data(self.config)
+        # a world that cannot be dealt out is found here, not by every peer
+        deal_out(self.config, self.dataset, self.names)
         self.config = settled(
             for_network(RunDir.check(self.out, for_network(self.config))), self.dataset
         )

@@ -1,4 +1,4 @@
-"""The mixing matrix beside the true similarity of labels."""
+"""The mixing matrix beside the truth."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from amity.show.story import Story
 @panels.register("matrix")
 @dataclass(frozen=True)
 class MatrixPanel(Picture):
-    """The mixing matrix beside the true similarity of labels."""
+    """The mixing matrix beside the truth: who is in whose group, or who has similar labels."""
 
     order: ClassVar[int] = 40
     title: ClassVar[str] = "Who took from whom"
@@ -23,16 +23,16 @@ class MatrixPanel(Picture):
     def note(self, story: Story) -> str:
         return (
             f"The mixing matrix, mean over the last 40 % of rounds of seed {story.config.seed},"
-            " beside the true label similarity; row: who took, column: from whom. Peers with"
-            " similar labels stand side by side, so friends form blocks."
+            " beside the truth; row: who took, column: from whom. Friends stand side by side, so"
+            f" they form blocks: a friend is {story.said}."
         )
 
     def figure(self, story: Story) -> Figure | None:
-        if story.config.data.absent:  # it was passed as an object to another process
+        if story.friendship is None:
             return None
         alike = {
             label: runs
             for label, runs in story.runs.items()
             if runs[0].config.peers == story.config.peers
         }
-        return figures.heat_maps(alike, story.names, story.overlap)
+        return figures.heat_maps(alike, story.friendship)

@@ -24,6 +24,5 @@ class PartitionPanel(Picture):
         return f"Which classes each peer holds (seed {story.config.seed})."
 
     def figure(self, story: Story) -> Figure | None:
-        if story.config.data.absent:  # it was passed as an object to another process
-            return None
-        return figures.partition_bubbles(story.labels, story.names, story.overlap)
+        known = story.friendship
+        return None if known is None else figures.partition_bubbles(known)
