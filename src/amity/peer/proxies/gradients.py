@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @proxies.register("grad")
 @dataclass(frozen=True)
-class Slope(Proxy):
+class GradientAtStart(Proxy):
     """∇ of the mean local loss by the proxy layer, at my own model before training."""
 
     probed = True
@@ -27,7 +27,7 @@ class Slope(Proxy):
 
 @proxies.register("grad_asker")
 @dataclass(frozen=True)
-class SlopeAtAsker(Slope):
+class GradientAtAsker(GradientAtStart):
     """As `grad` at the asker's model, which travels to be measured (the fact `Probe`)."""
 
     at_asker = True
@@ -35,7 +35,7 @@ class SlopeAtAsker(Slope):
 
 @proxies.register("grad_ref")
 @dataclass(frozen=True)
-class SlopeAtInitial(Proxy):
+class GradientAtInitial(Proxy):
     """As `grad` at the common initial model: computed and paid for once."""
 
     lasting = True
