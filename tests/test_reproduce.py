@@ -28,7 +28,7 @@ from amity.data.published import find
 from amity.errors import ConfigError, DataError
 from amity.events import Event, RunDone
 from amity.lab.result import Result
-from amity.reproduce import PRESETS, RunTable, reproduce, tables
+from amity.reproduce import RunTable, reproduce, tables
 from amity.reproduce.choice import part_of
 from amity.reproduce.design import Design
 from amity.reproduce.differences import Difference, paired
@@ -78,8 +78,9 @@ def prepare(name: str, preset: str, **more: Any) -> RunsTodo:
 # -- what is run -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize(
+    ("name", "preset"), [(name, preset) for name in TABLES for preset in TABLES[name].presets]
+)
 def test_every_cell_of_every_experiment_has_a_config_of_its_own(name: str, preset: str) -> None:
     asked = design(name, preset)
     keyed = cells_of(asked, [0], Path("x"))
@@ -118,6 +119,16 @@ def test_the_papers_sizes_are_those_it_prints() -> None:
     assert asked.seeds == (0, 1, 2)
     femnist = design("convergence", "paper").config(("", "AFIND+", "FEMNIST"), 0)
     assert (femnist.train.batch, femnist.train.lr, femnist.partition.name) == (32, 0.1, "natural")
+
+
+def test_a_night_is_for_the_cifar_10_columns_of_table_1() -> None:
+    asked = design("table1", "mid")
+    assert list(asked.columns) == list(part_of(design("table1"), [], ["CIFAR-10"], []).columns)
+    assert {"Local", "FedAvg", "Gossip", "PENS", "FedeRiCo", "oracle"} < set(asked.rows)
+    config = asked.config(("finetune", "AFIND+ (paper)", "CIFAR-10 c=2"), 0)
+    assert (config.peers, config.rounds, config.partition.options["samples"]) == (40, 100, 500)
+    assert (config.model.name, config.train.precision) == ("fedavg_cnn", "bf16")
+    assert [name for name in NAMES if "mid" in experiments[name].cls.presets] == ["table1"]
 
 
 def test_the_most_informative_cells_come_first() -> None:

@@ -30,7 +30,7 @@ EVERYONES = ("seeds", "out")
 UNSEEN = ("out", "jobs", "sinks")
 """Own keys that a table does not depend on."""
 Name = Annotated[str, typer.Argument(help=f"{', '.join(NAMES)} or {ALL}.")]
-PresetOption = Annotated[str, typer.Option("--preset", help="Sizes: smoke, cpu, paper.")]
+PresetOption = Annotated[str, typer.Option("--preset", help="Sizes: smoke, cpu, mid, paper.")]
 Done = Annotated[
     bool, typer.Option("--done", help="Run nothing: the table of what is finished so far.")
 ]
@@ -42,9 +42,10 @@ def reproduce(
     """A table or figure of the paper beside ours, with a verdict per claim. Own keys: seeds=0,1,2
     out=DIR jobs=N rows=A,B columns=WORD panels=WORD sinks=A,B; all others are config keys.
 
-    Presets: smoke (seconds, on built-in data), cpu (two cores), paper (as printed, for a GPU or a
-    cluster). Finished cells are kept: the same command goes on where it was, and tables share
-    cells. engine=ray spreads them over a cluster. --done shows what is finished so far.
+    Presets: smoke (seconds, on built-in data), cpu (two cores), mid (table1 only: a night on two
+    cores), paper (as printed, for a GPU or a cluster). Finished cells are kept: the same command
+    goes on where it was, and tables share cells. engine=ray spreads them over a cluster. --done
+    shows what is finished so far.
     """
     from amity.config import count, split_words
     from amity.sinks.stream import choose

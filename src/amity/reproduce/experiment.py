@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from amity.config import nested, read_run
-from amity.reproduce.presets import PRESETS, Layer
+from amity.reproduce.presets import USUAL, Layer
 
 if TYPE_CHECKING:
     from amity.lab.cells import Cell
@@ -105,9 +105,9 @@ class Experiment(ABC):
     title: ClassVar[str]
     place: ClassVar[int] = 1000
     """Lists of all experiments are in the order of this."""
-    presets: ClassVar[tuple[str, ...]] = tuple(PRESETS)
+    presets: ClassVar[tuple[str, ...]] = USUAL
     """The presets that it has."""
-    in_all: ClassVar[tuple[str, ...]] = tuple(PRESETS)
+    in_all: ClassVar[tuple[str, ...]] = USUAL
     """The presets at which `amity reproduce all` makes it too."""
     takes: ClassVar[tuple[str, ...]] = (*PARTS, "jobs", "sinks")
     """The keys of the command line that it understands, besides seeds= and out=."""

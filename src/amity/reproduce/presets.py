@@ -1,9 +1,12 @@
-"""Three sizes to run an experiment at.
+"""The sizes to run an experiment at.
 
 - `smoke`: seconds; the built-in digits stand in for every dataset. It shows that a table can be
   made, nothing else.
 - `cpu`: two cores, some 20 seconds per cell, two at a time. 20 peers x 100 examples, 60 rounds of 2
   epochs, a small CNN, `cifar_small` (55,698 parameters).
+- `mid`: a night on two cores, one seed, a quarter of an hour per cell: is what `cpu` shows a matter
+  of size? 40 peers x 500 examples, 100 rounds of 2 epochs, `fedavg_cnn` in bf16. Only Table 1 has
+  it.
 - `paper`: as printed. 100 peers, 500 rounds, 5 epochs; for a GPU (`device=cuda`) or a cluster
   (`engine=ray`).
 """
@@ -42,6 +45,22 @@ CPU: Layer = {
     "partition": {"samples": 100, "test": 100},
     "facts": {"examples": 32},
     "engine": {"name": "local", "vectorise": "on"},
+}
+MID: Layer = {
+    "peers": 40,
+    "rounds": 100,
+    "model": "fedavg_cnn",
+    "train": {
+        "epochs": 2,
+        "batch": 50,
+        "lr": 0.02,
+        "momentum": 0.9,
+        "augment": "none",
+        "precision": "bf16",
+    },
+    "eval": {"every": 10, "gradients_every": 0},
+    "partition": {"samples": 500, "test": 200},
+    "facts": {"examples": 64},
 }
 PAPER: Layer = {
     "peers": 100,
@@ -135,6 +154,13 @@ PRESETS: Mapping[str, Preset] = {
             budget=30.0,
         ),
         Preset(
+            name="mid",
+            sizes={"cifar10": MID},
+            k=5,
+            seeds=(0,),
+            more=(0,),
+        ),
+        Preset(
             name="paper",
             sizes={
                 "cifar10": PAPER,
@@ -150,3 +176,5 @@ PRESETS: Mapping[str, Preset] = {
         ),
     )
 }
+USUAL = ("smoke", "cpu", "paper")
+"""Those that an experiment has unless it says otherwise."""

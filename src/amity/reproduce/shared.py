@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from amity.reproduce.presets import Layer, Preset
+from amity.strategies import strategies
 
 GOSSIP = "Gossip"
 """The row whose bytes are the measure of all."""
@@ -15,6 +16,8 @@ RIVALS = (GOSSIP, "PENS", "FedeRiCo")
 PAPERS: Layer = {"strategy": {"name": "afind+", "preset": "paper"}}
 LOCAL: Layer = {"strategy": {"name": "local"}}
 ORACLE: Layer = {"strategy": {"name": "oracle"}}
+NEW = "friends"
+"""The strategy that is the default."""
 BACKBONES: Mapping[str, Layer] = {"finetune": {"method": "finetune"}, "head": {"method": "head"}}
 
 
@@ -29,6 +32,11 @@ def afind(most: int, **options: Any) -> Layer:
 def blind(most: int) -> Layer:
     """AFIND+ to which everyone looks alike: what it has besides friends."""
     return afind(most, upsilon=1000.0)
+
+
+def default() -> dict[str, Layer]:
+    """The default strategy as it is."""
+    return {NEW: {"strategy": {"name": NEW}}} if NEW in strategies else {}
 
 
 def gossip(k: int) -> Layer:
@@ -82,6 +90,8 @@ def of_cifar(names: Iterable[str]) -> dict[str, Layer]:
     return {name: CIFAR[name] for name in names}
 
 
+CIFAR10 = {name: layer for name, layer in CIFAR.items() if layer["data"] == "cifar10"}
+"""Those with ten classes."""
 TABLE2 = of_cifar(("CIFAR-10 α=0.1", "CIFAR-10 c=5", "CIFAR-100 α=0.1", "CIFAR-100 c=10"))
 """The columns of Tables 2 to 4."""
 TWO = of_cifar(("CIFAR-10 α=0.1", "CIFAR-10 c=2"))
