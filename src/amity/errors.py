@@ -4,6 +4,7 @@
     ├── Misuse              the request is wrong: exit 2, nothing was changed
     │   ├── ConfigError     a key, a value or a combination of them
     │   ├── DataError       a dataset, a file of it, or a partition that it does not allow
+    │   │   └── MissingData its files are not here
     │   ├── TopologyError   a graph or an availability trace
     │   ├── IdentityError   a key, a certificate or a roster
     │   └── RunDirError     a run directory that is missing, foreign or not finished
@@ -44,6 +45,10 @@ class ConfigError(Misuse):
 
 class DataError(Misuse):
     """A dataset, a file of it, or a partition that it does not allow."""
+
+
+class MissingData(DataError):
+    """The files of a dataset are not here."""
 
 
 class TopologyError(Misuse):

@@ -21,7 +21,7 @@ import numpy as np
 
 from amity.data.base import Dataset, build, datasets
 from amity.data.published import Published, roots
-from amity.errors import DataError, StorageError
+from amity.errors import DataError, MissingData, StorageError
 from amity.files import write_atomically
 from amity.lazy import pooch
 
@@ -80,7 +80,7 @@ def find(dir: str = "") -> Path:
             if any((folder / "train").glob("*.json")) and any((folder / "test").glob("*.json")):
                 return folder
     where = dir or ", ".join(str(root) for root in roots(dir))
-    raise DataError(
+    raise MissingData(
         f"femnist: LEAF's train/*.json and test/*.json were not found in {where}; `amity data get"
         " femnist` tells how to make them, data.dir=FOLDER or AMITY_DATA says where they are"
     )

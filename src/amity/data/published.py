@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from amity.errors import DataError
+from amity.errors import DataError, MissingData
 from amity.lazy import pooch
 
 
@@ -94,7 +94,7 @@ def find(dataset: Published, dir: str = "") -> dict[str, Path]:
             return complete
     where = dir or ", ".join(str(root) for root in roots(dir))
     also = f", or {dataset.also}" if dataset.also else ""
-    raise DataError(
+    raise MissingData(
         f"{dataset.name}: its files ({dataset.files[0].name}, ...) were not found in {where}; "
         f"`{dataset.command}` gets them, data.dir=FOLDER or AMITY_DATA says where they are{also}"
     )

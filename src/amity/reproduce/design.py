@@ -39,6 +39,8 @@ class Design:
     stand_in: str = ""
     """What is wrong with the numbers, where other data stand in: they are not judged, nor put
     beside the paper's."""
+    left_out: tuple[str, ...] = ()
+    """What cannot be run here, and why: a line each."""
     budget: float = 0.0
     """Seconds that a cell is meant to take at this preset."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from amity.errors import StorageError
 from amity.files import csv_text, write_atomically
 from amity.reproduce.record import write_records
-from amity.reproduce.text import caption, costs, differences, friends, grids, markdown
+from amity.reproduce.text import caption, costs, every_grid, markdown
 from amity.show import figures
 from amity.show.page import html_table, page, prose, section
 
@@ -34,14 +35,31 @@ def save(table: RunTable, path: Path) -> Path:
         ("verdicts.csv", csv_text(verdicts) if verdicts else ""),
     ):
         write_atomically(path / name, content.encode())
-    try:
-        picture = figures.svg(table.figure())
-    except LookupError:
-        picture = "<p>Too few of its runs are there for a picture.</p>"
-    else:
-        write_atomically(path / "figure.svg", picture.encode())
-    write_atomically(path / "report.html", _html(table, picture).encode())
+    drawn = pictures(table)
+    for name, picture in drawn.items():
+        write_atomically(path / f"{name}.svg", picture.encode())
+    for name, content in _own_files(table).items():
+        write_atomically(path / name, content.encode())
+    shown = "".join(drawn.values()) or "<p>Too few of its runs are there for a picture.</p>"
+    write_atomically(path / "report.html", _html(table, shown).encode())
     return path / "report.html"
+
+
+def pictures(table: RunTable) -> dict[str, str]:
+    """As SVG, by name: `figure`, and the experiment's further ones. None where too little was
+    run."""
+    try:
+        drawn = {"figure": table.figure(), **table.experiment.pictures(table)}
+    except LookupError:
+        return {}
+    return {name: figures.svg(figure) for name, figure in drawn.items()}
+
+
+def _own_files(table: RunTable) -> Mapping[str, str]:
+    try:
+        return table.experiment.files(table)
+    except LookupError:
+        return {}
 
 
 def _html(table: RunTable, picture: str) -> str:
@@ -51,7 +69,7 @@ def _html(table: RunTable, picture: str) -> str:
     )
     tables = "".join(
         (f"<h3>{html.escape(title)}</h3>" if title else "") + html_table(head, lines)
-        for title, head, lines in (*grids(table), *differences(table), *friends(table))
+        for title, head, lines in every_grid(table)
     )
     claims = html_table(
         ["claim", "verdict", "evidence"],

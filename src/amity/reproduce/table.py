@@ -216,7 +216,7 @@ class RunTable:
         return self.experiment.picture(self)
 
     def shown(self) -> list[Grid]:
-        return [*text.grids(self), *text.differences(self)]
+        return [*text.grids(self), *text.differences(self), *text.further(self)]
 
     def remarks(self) -> list[str]:
         return text.remarks(self)
@@ -226,8 +226,9 @@ class RunTable:
         return text.markdown(self)
 
     def save(self, path: Path) -> Path:
-        """records.jsonl, table.md, table.csv, verdicts.csv, figure.svg and report.html. A picture
-        that cannot be drawn of what is there loses nothing else."""
+        """records.jsonl, table.md, table.csv, verdicts.csv, figure.svg and report.html, and what
+        the experiment has of its own. A picture that cannot be drawn of what is there loses nothing
+        else."""
         return page.save(self, path)
 
 

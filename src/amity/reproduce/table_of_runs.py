@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from amity.reproduce.design import Design
-from amity.reproduce.experiment import Experiment, Scope
+from amity.reproduce.experiment import Experiment, Grid, Scope
 from amity.reproduce.paper import Claim, Printed
 from amity.reproduce.pictures import points
 from amity.reproduce.presets import PRESETS, Preset
@@ -35,6 +36,8 @@ class TableOfRuns(Experiment):
     """That peer's name in the paper."""
     friends: ClassVar[bool] = False
     """Whether the table also shows how many of those taken are friends."""
+    wide: ClassVar[bool] = False
+    """Whether there are so many columns that tables show them one under the other."""
     bold_within: ClassVar[float | None] = None
     """Cells are bold that are at most this many points below what they are compared with."""
 
@@ -45,6 +48,23 @@ class TableOfRuns(Experiment):
     def picture(self, table: RunTable) -> Figure:
         """Of what was found. May raise LookupError where too little was run."""
         return points(table)
+
+    def pictures(self, table: RunTable) -> Mapping[str, Figure]:
+        """Further ones, by name. May raise LookupError too."""
+        return {}
+
+    def further(self, table: RunTable) -> list[Grid]:
+        """Tables of its own, after those that all experiments have. May raise LookupError too."""
+        return []
+
+    def files(self, table: RunTable) -> Mapping[str, str]:
+        """Files of its own beside the page: their names and contents. May raise LookupError
+        too."""
+        return {}
+
+    def possible(self, design: Design) -> Design:
+        """What of it can be run on this machine."""
+        return design
 
     def at(self, name: str, preset: str) -> Design:
         """The design with all that the preset adds; `name` is the experiment's."""

@@ -73,7 +73,18 @@ def _grid(
         dict.fromkeys(key[axis] for key, cell in cells.items() if cell != NOTHING)
         for axis in (0, 1)
     )
-    return ["", *columns], [[row, *(cells[row, c] for c in columns)] for row in rows]
+    lines = [[row, *(cells[row, c] for c in columns)] for row in rows]
+    return turned(table, ["", *columns], lines)
+
+
+def turned(
+    table: RunTable, head: list[str], lines: list[list[str]]
+) -> tuple[list[str], list[list[str]]]:
+    """Columns one under the other, where the experiment has many."""
+    if not table.experiment.wide:
+        return head, lines
+    first, *rest = [list(cells) for cells in zip(head, *lines, strict=True)]
+    return first, rest
 
 
 def differences(table: RunTable) -> list[Grid]:
@@ -88,8 +99,16 @@ def differences(table: RunTable) -> list[Grid]:
             if lines := _apart(table, panel, equal):
                 title = f"{panel}, " if panel else ""
                 title += f"minus {against}{what} (points, 95 % interval)"
-                out.append((title, ["", *table.columns(panel)], lines))
+                out.append((title, *turned(table, ["", *table.columns(panel)], lines)))
     return out
+
+
+def further(table: RunTable) -> list[Grid]:
+    """The experiment's own tables, if enough was run for them."""
+    try:
+        return table.experiment.further(table)
+    except LookupError:
+        return []
 
 
 def _apart(table: RunTable, panel: str, equal_bytes: bool) -> list[list[str]]:
@@ -103,6 +122,11 @@ def _apart(table: RunTable, panel: str, equal_bytes: bool) -> list[list[str]]:
         if row != against and any(cells):
             lines.append([row, *(str(cell) if cell else NOTHING for cell in cells)])
     return lines
+
+
+def every_grid(table: RunTable) -> list[Grid]:
+    """All tables but that of costs."""
+    return [*grids(table), *differences(table), *friends(table), *further(table)]
 
 
 def costs(table: RunTable) -> tuple[list[str], list[list[str]]]:
@@ -134,10 +158,11 @@ def caption(table: RunTable) -> str:
     start = f"{design.stand_in} " if design.stand_in else ""
     there, asked = len(table.records), len(design.whole or design.cell_keys()) * len(design.seeds)
     part = f" {there} of the table's {asked} runs." if there < asked else ""
+    missed = "".join(f" {line[:1].upper()}{line[1:]}." for line in design.left_out)
     return (
         f"{start}Test accuracy in the last round in %, {who} ± standard deviation over"
         f" seeds{printed}; preset {table.head.preset}, seeds"
-        f" {', '.join(map(str, table.seeds))}{brackets}.{part} {table.head.sizes}."
+        f" {', '.join(map(str, table.seeds))}{brackets}.{part} {table.head.sizes}.{missed}"
     )
 
 
@@ -158,7 +183,7 @@ def remarks(table: RunTable) -> list[str]:
 def markdown(table: RunTable) -> str:
     """Everything but the picture, in Markdown."""
     parts = [f"{caption(table)} {table.experiment.note}".strip()]
-    for title, head, lines in (*grids(table), *differences(table), *friends(table)):
+    for title, head, lines in every_grid(table):
         parts += [f"**{title}**"] * bool(title) + [markdown_table(head, lines)]
     parts.append(markdown_table(*costs(table)))
     parts += [f"* **{v.claim.text}** *{v.status}.* {v.evidence}" for v in table.verdicts]

@@ -66,6 +66,9 @@ class RunsTodo:
         """Run what is missing and gather the table. A cell that fails does not take the others
         along."""
         cells = self.cells
+        if say is not None:
+            for line in self.design.left_out:
+                say(line)
         if not all(cell.config.engine.instance.here for cell in cells):
             jobs = jobs or 1  # a cell has the whole cluster
         with Stream(sinks) as stream:
@@ -190,7 +193,7 @@ def cells_of(
 def prepare_runs(experiment: TableOfRuns, scope: Scope) -> RunsTodo:
     """What would be run of a table; refuses what cannot be."""
     whole = experiment.at(scope.name, scope.preset)
-    design = part_of(whole, scope.rows, scope.columns, scope.panels)
+    design = experiment.possible(part_of(whole, scope.rows, scope.columns, scope.panels))
     seeds, given = scope.seeds or design.seeds, scope.given
     refuse_unusable(scope.root)
     keyed = cells_of(design, seeds, scope.root, given)
