@@ -1,29 +1,37 @@
-"""Make docs/RESULTS.md from the records of runs: tables, pictures and verdicts are never typed.
+"""Make docs/RESULTS.md and docs/WHEN.md from the records of runs: tables, pictures and verdicts are
+never typed.
 
-`python results/publish.py [RUNS]` takes the new records of all tables at preset `cpu` from a folder
-that `amity reproduce` wrote (such as runs/reproduce), draws every results/NAME.svg and rewrites, in
-docs/RESULTS.md, what stands between `<!-- NAME -->` and `<!-- end -->`.
+`python results/publish.py [RUNS]` takes the new records of all tables at presets `cpu` and `mid`
+from a folder that `amity reproduce` wrote (such as runs/reproduce), draws every results/NAME.svg
+and rewrites, on both pages, what stands between `<!-- NAME -->` and `<!-- end -->`. A table at
+preset `mid` is called NAME-mid.
 """
 
 import re
 import sys
+from itertools import product
 from pathlib import Path
 
 from amity.errors import AmityError
 from amity.files import write_atomically
 from amity.reproduce import RunTable, tables
+from amity.reproduce.page import pictures
 from amity.reproduce.record import read_records
-from amity.show.figures import svg
+from amity.reproduce.when import NUMBERS, numbers
 from amity.show.page import markdown_table
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs" / "RESULTS.md"
-BLOCK = re.compile(r"(<!-- ([a-z0-9]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+WHEN = DOCS.with_name("WHEN.md")
+BLOCK = re.compile(r"(<!-- ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+SUFFIXES = {"cpu": "", "mid": "-mid"}
+"""Of published files, by preset."""
 
 
 def published() -> dict[str, Path]:
-    """The files of records by experiment, in the order of the experiments."""
-    files = {name: HERE / f"{name}.jsonl" for name in tables()}
+    """The files of records by name, in the order of the experiments."""
+    names = [f"{name}{suffix}" for name in tables() for suffix in SUFFIXES.values()]
+    files = {name: HERE / f"{name}.jsonl" for name in names}
     return {name: path for name, path in files.items() if path.exists()}
 
 
@@ -41,9 +49,19 @@ def table_of(path: Path) -> RunTable:
 
 def block(name: str) -> str:
     """What the page says of one experiment, from its records."""
-    table = table_of(HERE / f"{name}.jsonl")
-    picture = f"![{table.experiment.title}](../results/{name}.svg)"
-    return f"```\n{table.head.command}\n```\n\n{table.markdown()}\n{picture}\n"
+    path = HERE / f"{name}.jsonl"
+    if not path.exists():
+        experiment, _, preset = name.partition("-")
+        return not_yet(experiment, preset or "cpu")
+    table = table_of(path)
+    return f"```\n{table.head.command}\n```\n\n{table.markdown()}\n{drawn(name)}\n"
+
+
+def drawn(name: str) -> str:
+    """The pictures of one experiment: NAME.svg, and further ones NAME.WHAT.svg."""
+    title = tables()[name.partition("-")[0]].title
+    files = sorted((path.name for path in HERE.glob(f"{name}.*svg")), key=len)
+    return "\n".join(f"![{title}](../results/{file})" for file in files)
 
 
 def summary() -> str:
@@ -61,14 +79,29 @@ def summary() -> str:
     return markdown_table(head, lines) + "\n"
 
 
+def not_yet(experiment: str, preset: str = "cpu") -> str:
+    return f"Not run yet: `amity reproduce {experiment} --preset {preset}` makes it.\n"
+
+
+def when() -> dict[str, str]:
+    """The parts of docs/WHEN.md, from the records of the map of regimes."""
+    path = HERE / "regimes.jsonl"
+    if not path.exists():
+        return dict.fromkeys((*NUMBERS, "pictures"), not_yet("regimes"))
+    return {**numbers(table_of(path)), "pictures": f"{drawn('regimes')}\n"}
+
+
 def page(text: str) -> str:
-    """The page with every block written anew."""
-    return BLOCK.sub(
-        lambda found: (
-            f"{found[1]}{summary() if found[2] == 'summary' else block(found[2])}{found[3]}"
-        ),
-        text,
-    )
+    """A page with every block written anew."""
+    special = when()
+
+    def written(found: re.Match[str]) -> str:
+        name = found[2]
+        if name == "summary":
+            special[name] = summary()
+        return f"{found[1]}{special[name] if name in special else block(name)}{found[3]}"
+
+    return BLOCK.sub(written, text)
 
 
 def gathered(root: Path) -> dict[str, Path]:
@@ -76,13 +109,13 @@ def gathered(root: Path) -> dict[str, Path]:
     if not root.is_dir():
         raise SystemExit(f"{root}: is not a folder")
     found: dict[str, Path] = {}
-    for name in tables():
+    for name, (preset, suffix) in product(tables(), SUFFIXES.items()):
         parts = sorted(
-            root.glob(f"{name}-cpu-part*/records.jsonl"), key=lambda path: path.stat().st_mtime
+            root.glob(f"{name}-{preset}-part*/records.jsonl"), key=lambda path: path.stat().st_mtime
         )
-        if choice := [*parts, *root.glob(f"{name}-cpu/records.jsonl")]:
-            check(name, choice[-1])
-            found[name] = choice[-1]
+        if choice := [*parts, *root.glob(f"{name}-{preset}/records.jsonl")]:
+            check(f"{name}{suffix}", choice[-1])
+            found[f"{name}{suffix}"] = choice[-1]
     return found
 
 
@@ -112,10 +145,13 @@ def main() -> None:
         write_atomically(HERE / f"{name}.jsonl", path.read_bytes())
     for path in sorted(HERE.glob("*.jsonl")):
         table = table_of(path)
-        write_atomically(path.with_suffix(".svg"), svg(table.figure()).encode())
+        for what, picture in pictures(table).items():
+            own = path.with_suffix(".svg" if what == "figure" else f".{what}.svg")
+            write_atomically(own, picture.encode())
         said = "; ".join(f"{v.claim.id}: {v.status}" for v in table.verdicts)
         sys.stdout.write(f"{path.stem}: {len(table.records)} runs. {said}\n")
-    write_atomically(DOCS, page(DOCS.read_text(encoding="utf-8")).encode())
+    for docs in (DOCS, WHEN):
+        write_atomically(docs, page(docs.read_text(encoding="utf-8")).encode())
 
 
 if __name__ == "__main__":

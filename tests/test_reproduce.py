@@ -92,7 +92,7 @@ def test_every_cell_of_every_experiment_has_a_config_of_its_own(name: str, prese
         assert len({cell.path for _, cell in keyed}) == len(keyed)
     if preset == "paper":
         sizes = {(c.config.train.epochs, c.config.rounds) for _, c in keyed}
-        assert sizes == ({(1, 100)} if name == "theorem" else {(5, 500)})
+        assert sizes == {"theorem": {(1, 100)}, "regimes": {(5, 200)}}.get(name, {(5, 500)})
         assert len(asked.seeds) >= 2
     if preset == "cpu":
         assert len(asked.seeds) >= 3 or name == "study"
@@ -312,8 +312,9 @@ def test_every_experiment_makes_its_table_picture_and_verdicts_at_smoke(
     table = RunTable(
         experiment=TABLES[name], design=design(name, "smoke"), head=head, records=records
     )
-    assert len(records) == len(table.panels) * len(table.rows) * len(table.columns())
-    assert path.name != f"{name}-smoke" or len(records) == len(table.design.cell_keys())
+    shown = len(table.panels) * len(table.rows) * len(table.columns())
+    assert len(records) == shown * len(table.seeds)
+    assert path.name != f"{name}-smoke" or shown == len(table.design.cell_keys())
     page = (path / "report.html").read_text()
     assert "<svg" in page
     for claim in TABLES[name].claims:
@@ -325,7 +326,7 @@ def test_every_experiment_makes_its_table_picture_and_verdicts_at_smoke(
     assert table.design.stand_in in page
     assert all(entry.paper is None for entry in table.entries)
     with (path / "table.csv").open(encoding="utf-8") as lines:
-        assert len(list(csv.DictReader(lines))) == len(records)
+        assert len(list(csv.DictReader(lines))) == shown
     assert (path / "table.md").read_text() == table.markdown()
 
 
@@ -931,20 +932,23 @@ def publish() -> ModuleType:
     return module
 
 
-def test_the_page_of_results_is_what_its_records_say(publish: ModuleType) -> None:
-    text = publish.DOCS.read_text(encoding="utf-8")
-    assert publish.page(text) == text, "run `python results/publish.py`"
-    named = {found[1] for found in publish.BLOCK.findall(text)}
-    assert named == {*publish.published(), "summary"}, "everything published is on the page"
+def test_the_pages_of_results_are_what_their_records_say(publish: ModuleType) -> None:
+    named = {}
+    for path in (publish.DOCS, publish.WHEN):
+        text = path.read_text(encoding="utf-8")
+        assert publish.page(text) == text, "run `python results/publish.py`"
+        named[path] = {found[1] for found in publish.BLOCK.findall(text)}
+    assert {*publish.published(), "summary"} <= named[publish.DOCS], "all of it is on the page"
+    assert named[publish.WHEN] == publish.when().keys()
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.jsonl")), ids=lambda path: path.stem)
 def test_published_records_are_of_runs_that_the_command_makes(path: Path) -> None:
     head, records = read_records(path)
-    assert (head.experiment, head.preset) == (path.stem, "cpu")
-    assert {one.key for one in records} <= set(design(path.stem).cell_keys())
+    assert path.stem == {"cpu": head.experiment, "mid": f"{head.experiment}-mid"}[head.preset]
+    assert {one.key for one in records} <= set(design(head.experiment, head.preset).cell_keys())
     assert all(len(one.digest) == 20 and len(one.curve) > 1 and one.seconds > 0 for one in records)
-    assert len({one.seed for one in records}) >= (2 if path.stem == "study" else 3)
+    assert len({one.seed for one in records}) >= {"study": 2, "table1-mid": 1}.get(path.stem, 3)
 
 
 # -- labels ----------------------------------------------------------------------------------------

@@ -94,8 +94,6 @@ class Regime:
     kind: Kind
     samples: int
     """Training examples of a peer; 0: all that it has."""
-    more: Layer = field(default_factory=dict)
-    """What else is special about it."""
 
     @property
     def name(self) -> str:
@@ -106,15 +104,13 @@ class Regime:
     def layer(self) -> Layer:
         shift = {"shift": self.kind.shift} if self.kind.shift else {}
         partition = {**self.kind.partition, "samples": self.samples}
-        return {"data": self.data, "partition": partition, **shift, **self.more}
+        return {"data": self.data, "partition": partition, **shift}
 
 
-def _worlds(
-    data: str, peers: int, *named: tuple[str, int], more: Layer | None = None
-) -> list[Regime]:
+def _worlds(data: str, peers: int, *named: tuple[str, int]) -> list[Regime]:
     kinds = {**KINDS, LONERS: loners(peers)}
     return [
-        Regime(data=data, called=called, kind=kinds[called], samples=samples, more=more or {})
+        Regime(data=data, called=called, kind=kinds[called], samples=samples)
         for called, samples in named
     ]
 
@@ -140,14 +136,13 @@ def _smoke(peers: int) -> list[Regime]:
 def _cpu(peers: int) -> list[Regime]:
     clothes = (
         *(("iid", 100), ("α=0.3", 100), ("3 classes", 100), ("5 groups of classes", 100)),
-        *(("labels permuted", 100), ("some labels permuted", 100), (LONERS, 100)),
-        *(("rotated", 50), ("rotated", 200), ("inverted", 100), ("corrupted", 100)),
+        *(("labels permuted", 100), ("labels permuted", 500), ("some labels permuted", 100)),
+        *((LONERS, 100), ("rotated", 50), ("rotated", 200), ("inverted", 100), ("corrupted", 100)),
     )
     objects = ("3 classes", "5 groups of classes", "labels permuted", "rotated")
     return [
         *_worlds("digits", peers, ("iid", 50), ("pixels permuted", 50)),
         *_worlds("fashionmnist", peers, *clothes),
-        *_worlds("fashionmnist", peers, ("labels permuted", 500), more={"rounds": 20}),
         *_worlds("cifar10", peers, *((name, 100) for name in objects)),
         *_worlds("femnist", peers, ("writers", 100)),
     ]

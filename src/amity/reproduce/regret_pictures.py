@@ -22,10 +22,11 @@ MOST = 5.0
 
 
 def map_of_gains(
-    gains: Mapping[str, Mapping[str, Difference]], pays: Mapping[str, str], rows: Sequence[str]
+    gains: Mapping[str, Mapping[str, Difference]], pays: Mapping[str, str], rows: Mapping[str, str]
 ) -> Figure:
     """Worlds one under the other, in the colour of what pays there: the gain over Local of every
-    one of these rows, with its 95 % interval. `gains` is by world and row."""
+    one of these rows, with its 95 % interval. `gains` is by world and row; `rows` says what they
+    stand for."""
     worlds = sorted(gains, key=lambda world: list(TINTS).index(pays[world]))
     figure = Figure(figsize=(7.6, 0.32 * len(worlds) + 1.4))
     axes, looks = figure.subplots(), styles(rows)
@@ -40,8 +41,8 @@ def map_of_gains(
         ]
         if found:
             y = [line + 0.18 * (at - (len(rows) - 1) / 2) for line, _ in found]
-            _across(axes, y, [apart for _, apart in found], looks[row], row)
-    axes.axvline(0, color=looks.get("Local", {"color": "grey"})["color"], linewidth=1, zorder=1)
+            _across(axes, y, [apart for _, apart in found], looks[row], rows[row])
+    axes.axvline(0, color="grey", linewidth=1, zorder=1, label="alone (Local)")
     axes.set_yticks(range(len(worlds)), worlds, fontsize=8)
     axes.set_ylim(len(worlds) - 0.5, -0.5)
     axes.set_xlabel("points over training alone (95 % interval); on the right: whose company pays")

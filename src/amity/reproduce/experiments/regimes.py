@@ -31,6 +31,7 @@ TUNED = "AFIND+ tuned"
 MINE = NEW if NEW in strategies else TUNED
 """The row that claims are about: the default."""
 SEEDS = (11, 12, 13, 14, 15)
+"""Others than those on which settings were chosen: 1 to 3."""
 WORST, MEAN, ORACLES, HARMED = 1.0, 0.3, 1.0, 0.05
 """What the default is meant to keep: points of regret, points behind the oracle, share of peers."""
 
@@ -151,7 +152,12 @@ class Regimes(TableOfRuns):
 
     def picture(self, table: RunTable) -> Figure:
         """Worlds, and what company is worth there."""
-        found, rows = landscape(table), (GOSSIP, ORACLE_ROW, MINE)
+        found = landscape(table)
+        rows = {
+            GOSSIP: f"everyone ({GOSSIP})",
+            ORACLE_ROW: f"true friends ({ORACLE_ROW})",
+            MINE: f"the default ({MINE})",
+        }
         gains = {
             world: {row: gain for row in rows if (gain := found.gain(row, world)) is not None}
             for world in found.pays
