@@ -23,6 +23,7 @@ from amity.reproduce.regret import (
     ANYONE,
     EVERYONE,
     FRIENDS,
+    UNKNOWN,
     Regret,
     gap_of,
     harmed,
@@ -166,6 +167,7 @@ def test_whose_company_pays(
 ) -> None:
     made = [Difference(mean, half, 5) for mean, half in (everyone, friends, apart)]
     assert what_pays(*made) == expected
+    assert what_pays(*(Difference(one.mean, None, 1) for one in made)) == UNKNOWN
 
 
 # -- tables, claims and the page -------------------------------------------------------------------

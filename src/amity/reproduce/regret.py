@@ -107,12 +107,16 @@ def harmed(mine: Finals, alone: Finals) -> float | None:
 
 
 ALONE, EVERYONE, FRIENDS, ANYONE = "stay alone", "everyone", "friends", "anyone"
+UNKNOWN = "open"
+"""One seed tells nothing."""
 
 
 def what_pays(everyone: Difference, friends: Difference, apart: Difference) -> str:
     """Which company pays in a world: from the gain of taking everyone over training alone, that of
     taking true friends, and friends minus everyone. What an interval does not exclude is not
     claimed: `anyone` is company that pays, whoever it is."""
+    if None in (everyone.half, friends.half, apart.half):
+        return UNKNOWN
     if max(everyone.sign, friends.sign) <= 0:
         return ALONE
     return {1: FRIENDS, -1: EVERYONE, 0: ANYONE}[apart.sign]

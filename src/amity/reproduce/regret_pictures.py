@@ -9,13 +9,19 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from amity.reproduce.differences import Difference
-from amity.reproduce.regret import ALONE, ANYONE, EVERYONE, FRIENDS, Gap
+from amity.reproduce.regret import ALONE, ANYONE, EVERYONE, FRIENDS, UNKNOWN, Gap
 from amity.show.figures import styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TINTS = {FRIENDS: "#DCEFE6", EVERYONE: "#FBE7D6", ANYONE: "#F2F2F2", ALONE: "#E4E4F4"}
+TINTS = {
+    FRIENDS: "#DCEFE6",
+    EVERYONE: "#FBE7D6",
+    ANYONE: "#F2F2F2",
+    ALONE: "#E4E4F4",
+    UNKNOWN: "#FFFFFF",
+}
 """The colour of a world, by the company that pays there."""
 MOST = 5.0
 """Points of regret at which the scale of colours ends."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amity.reproduce.experiments.regimes import MINE, landscape
 from amity.reproduce.landscape import LOCAL_ROW, ORACLE_ROW, Landscape
 from amity.reproduce.regimes import CALLED, Regime
-from amity.reproduce.regret import ALONE, ANYONE, EVERYONE, FRIENDS
+from amity.reproduce.regret import ALONE, ANYONE, EVERYONE, FRIENDS, UNKNOWN
 from amity.reproduce.shared import GOSSIP
 from amity.reproduce.text import NOTHING
 from amity.show.page import markdown_table
@@ -21,6 +21,7 @@ SAID = {
     EVERYONE: "everyone",
     ANYONE: "company, no matter whose",
     ALONE: "nobody's",
+    UNKNOWN: "cannot be told",
 }
 NUMBERS = ("counts", "worlds", "default", "regret")
 """What stands between markers on the page."""
