@@ -104,7 +104,7 @@ class Regimes(TableOfRuns):
     """Should I choose my friends? A map of worlds, and the regret of every strategy."""
 
     title = "When friends pay: a map of worlds"
-    place = 25
+    place = 145
     against = LOCAL_ROW
     friends = True
     wide = True
