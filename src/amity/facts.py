@@ -8,6 +8,7 @@ data that the noise on the training does not protect (`raw`).
 |---|---|---|---|
 | `Pull()` | examples of j; its model may now stand in my row | model | - |
 | `Similarity()` | cos(φ_i, φ_j) of the cards | card | me |
+| `Likeness()` | how alike any two are, chance set aside, from cards with two halves | card | me |
 | `Loss()` | F_i(ŵ_j): loss of j's model on my data, training or validation | model | me: a pass |
 | `Distance()` | ‖ŵ_j − w_i‖ from my model after (or before) this round's training | model | me |
 | `Distances()` | ‖ŵ_j − ŵ_k‖ for all pairs of those asked | model | me |
@@ -34,7 +35,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 from amity.core import Answers, Card, PeerId, Share
-from amity.geometry import cosines, squared_distances
+from amity.geometry import cosines, squared_distances, units
 from amity.lazy import torch
 
 if TYPE_CHECKING:
@@ -142,6 +143,65 @@ class Similarity(Fact):
             centre = torch.cat([others, mine[None]]).mean(0)
             mine, others = mine - centre, others - centre
         return dict(zip(names, cosines(mine, others).tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class Likeness(Fact):
+    r"""How alike any two of those asked are, chance set aside: 1 for peers with the same
+    distribution, 0 for peers that have nothing in common. For cards with two halves (`twins`).
+
+    With units a_i, b_i of the two halves of i's card, ρ_i = a_i·b_i tells how much of a half is
+    more than chance (its reliability), and
+
+        ℓ_ij = ¼ (a_i + b_i)·(a_j + b_j) / √(ρ_i ρ_j)
+
+    is Spearman's correction of a cosine for attenuation. It estimates a cosine, so by chance it may
+    be above 1. Who shows a card that is nearer to mine than my own halves are to each other
+    (a_i·a_j or b_i·b_j above ½ (1 + ρ_i)) has copied it, and is like nobody: 0. The answer for j
+    maps k to ℓ_jk.
+    """
+
+    moves = frozenset({"card"})
+    raw = True
+
+    def read(self, me: Asker, offers: Mapping[PeerId, Offer]) -> Answers:
+        cards = {j: offer.card.sketch for j, offer in offers.items() if offer.card is not None}
+        names = sorted(cards)
+        if not names:
+            return {}
+        alike = likeness(torch.stack([cards[j] for j in names]))
+        if me.card is not None:
+            copied = [
+                at
+                for at, j in enumerate(names)
+                if j != me.card.peer and is_copy(cards[j], me.card.sketch)
+            ]
+            alike[copied], alike[:, copied] = 0.0, 0.0
+        return {
+            j: dict(zip(names, row, strict=True))
+            for j, row in zip(names, alike.tolist(), strict=True)
+        }
+
+
+LEAST_RELIABLE = 0.02
+"""Below this a card says nothing, and dividing by less would make a friend of chance."""
+
+
+def likeness(cards_MD: torch.Tensor) -> torch.Tensor:
+    """ℓ of any two cards, 1 on the diagonal."""
+    a, b = (units(half) for half in cards_MD.chunk(2, dim=1))
+    own = (a * b).sum(1)
+    reliable = own.clamp(LEAST_RELIABLE, 1.0)
+    both = (a + b) @ (a + b).T / 4
+    alike = both / (reliable[:, None] * reliable[None]).sqrt()
+    return alike.fill_diagonal_(1.0).float()
+
+
+def is_copy(card: torch.Tensor, mine: torch.Tensor) -> bool:
+    """Whether a card is nearer to mine than chance lets another peer's be."""
+    (a, b), (mine_a, mine_b) = (units(one.reshape(2, -1)) for one in (card, mine))
+    own = float(mine_a @ mine_b)
+    return max(float(a @ mine_a), float(b @ mine_b)) > (1 + own) / 2
 
 
 @dataclass(frozen=True)

@@ -270,20 +270,27 @@ class Peer:
     def sketch(self, spec: CardSpec) -> torch.Tensor:
         """φ of this round, as it goes onto the card."""
         shared = {"shared": self.mine, "shared_start": self.share_start}
-        at = Vectors(self.start, self.trained, self.world.initial, **shared)
-        phi = spec.phi(at, self.probe_data, self.world.learner)
+        planned = self.world.rounds * self.world.epochs
+        at = Vectors(self.start, self.trained, self.world.initial, **shared, planned=planned)
+        data = self.data.train if spec.kind.whole else self.probe_data
+        phi = spec.phi(at, data, self.world.learner)
         return self._sketched(phi, spec, 0 if spec.lasting else self.round)
 
     def _sketched(
         self, phi: torch.Tensor, spec: CardSpec | None, *names: str | int
     ) -> torch.Tensor:
-        bins, lot = spec.sketch if spec else 0, self.world.learner.recipe.batch
+        lot = self.world.learner.recipe.batch
         sketch = self.world.privacy.card(
-            phi, lambda v: self.world.sketcher(v, bins), lot, self._noise("card", *names)
+            phi, lambda v: self._small(v, spec), lot, self._noise("card", *names)
         )
         if spec is None or spec.bits > 1:
             return sketch
         return signs_of(sketch, rng(self.world.seed, "coins", self.name, *names))
+
+    def _small(self, phi: torch.Tensor, spec: CardSpec | None) -> torch.Tensor:
+        """φ in few numbers, each of its parts by itself."""
+        parts, bins = (1, 0) if spec is None else (spec.kind.parts, spec.sketch)
+        return torch.cat([self.world.sketcher(part, bins) for part in phi.chunk(parts)])
 
     @property
     def share(self) -> Share:

@@ -72,7 +72,8 @@ class CardSpec:
 
     def numbers(self, length: int) -> int:
         """How many numbers a card has for a φ of this length."""
-        return self.sketch if 0 < self.sketch < length else length
+        parts = self.kind.parts
+        return parts * self.sketch if 0 < parts * self.sketch < length else length
 
     def phi(self, at: Vectors, data: Samples, learner: Learner) -> torch.Tensor:
         """φ of one peer, whole. A proxy may be anybody's code: is it a vector?"""

@@ -25,6 +25,8 @@ class Vectors:
     private uploads. An attacker's own is the one before it tampered with it."""
     shared_start: Share
     """The same of `start`."""
+    planned: int = 0
+    """Epochs that a peer trains in the whole run: what a proxy may spend is measured by it."""
 
 
 class Proxy:
@@ -48,6 +50,10 @@ class Proxy:
     cover it too."""
     lasting: ClassVar[bool] = False
     """Whether it is the same in all rounds, so that it is computed and paid for once."""
+    whole: ClassVar[bool] = False
+    """Whether it looks at all training examples, and not only at those that answer facts."""
+    parts: ClassVar[int] = 1
+    """Of how many vectors of one length φ consists. Each is sketched by itself."""
     centered: ClassVar[bool] = False
     """Whether the asker subtracts the mean over the cards that it knows."""
     probed: ClassVar[bool] = False

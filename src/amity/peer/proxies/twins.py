@@ -1,0 +1,63 @@
+"""What a peer's data makes of a model, told twice: so that others can see how far to trust it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from amity.data.samples import Samples
+from amity.lazy import torch
+from amity.peer.proxies.base import Proxy, Vectors
+from amity.peer.proxies.registry import proxies
+from amity.rng import rng
+
+if TYPE_CHECKING:
+    from amity.learn.learner import Learner
+
+LONGEST = 16
+"""Epochs of training alone: beyond that, what peers have in common no longer grows."""
+SHARE = 0.15
+"""In a short run, at most this share of all epochs."""
+
+
+def solo_epochs(planned: int) -> int:
+    """How long a peer trains alone to know itself, given how long it trains in the whole run."""
+    return min(LONGEST, max(2, round(SHARE * planned)))
+
+
+def halves(data: Samples) -> tuple[Samples, Samples]:
+    """A peer's examples in two parts of one size."""
+    half = len(data) // 2
+    return data.first(half) if half else Samples(data.pixels, data.index[:0]), Samples(
+        data.pixels, data.index[half : 2 * half]
+    )
+
+
+def solo(part: Samples, epochs: int, initial: torch.Tensor, learner: Learner) -> torch.Tensor:
+    """A model trained alone on these examples, from the initial one. The order of examples is the
+    same for all."""
+    return learner.fit(initial, part, rng(0, "solo"), epochs).theta
+
+
+@proxies.register("twins")
+@dataclass(frozen=True)
+class Twins(Proxy):
+    r"""The body after training alone, minus the initial one, for either half of my examples.
+
+    φ = (solo(A) − w⁰, solo(B) − w⁰), where A and B are the halves, solo trains the initial model
+    for some epochs, and only the body is shown. Two peers with the same distribution do not have
+    equal drifts, because their examples differ. But two halves of one peer differ as much. So
+    whoever sees both halves can tell how much of a difference is chance: see `Likeness`. It is
+    computed once.
+    """
+
+    lasting = True
+    whole = True
+    parts = 2
+
+    def of(self, at: Vectors, data: Samples, learner: Learner) -> torch.Tensor:
+        body, epochs = learner.layout.body, solo_epochs(at.planned)
+        drifts = [
+            (solo(half, epochs, at.initial, learner) - at.initial)[body] for half in halves(data)
+        ]
+        return torch.cat(drifts)
