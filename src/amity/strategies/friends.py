@@ -12,7 +12,7 @@ from pydantic import Field
 
 from amity.core import Answers, Ask, Decision, PeerId, Plan, Row, View, spread
 from amity.facts import Distance, Likeness, Pull
-from amity.peer.proxy import CardSpec
+from amity.peer.proxy import CardSpec, ProxyName
 from amity.peer.trials import Agreement, Alone
 from amity.rng import rng
 from amity.strategies.kinship import groups
@@ -74,7 +74,7 @@ class Friends:
     Three questions, each answered by evidence:
 
     1. *Who is like me?* Once, every peer trains alone on either half of its examples and shows
-       both drifts of its body (the card `twins`). How alike two halves of one peer are tells how
+       both drifts (the card `twins`; `proxy=twins_body` tells less of the labels). How alike two halves of one peer are tells how
        much of a difference between two peers is chance. The likeness ℓ_ij (fact `Likeness`) has
        that removed: 1 means the same distribution, whatever the data, the model and the number of
        examples.
@@ -108,10 +108,17 @@ class Friends:
 
     k: Annotated[int, Field(ge=0)] = 5
     sketch: Annotated[int, Field(ge=0)] = 1024
+    proxy: ProxyName = "twins"
+
+    def __post_init__(self) -> None:
+        if self.card.kind.parts != 2:
+            raise ValueError(
+                f"proxy should show two halves, as twins and twins_body do, got {self.proxy}"
+            )
 
     @property
     def card(self) -> CardSpec:
-        return CardSpec("twins", self.sketch)
+        return CardSpec(self.proxy, self.sketch)
 
     def pulls(self, neighbours: int) -> float:
         return min(self.k, neighbours)

@@ -11,7 +11,8 @@ by itself.
 | `delta` | proxy layer after local training minus before | own | nothing |
 | `weight` | the proxy layer itself (almost the same for everyone) | own | nothing |
 | `head_drift` | head after training minus the initial head; **tells the labels** | own | nothing |
-| `twins` | body after training alone on either half of the data, minus initial | own | training |
+| `twins` | the model after training alone on either half of the data, minus w⁰ | own | training |
+| `twins_body` | the same of all but the head | own | training |
 | `body_drift` | all but the head minus the initial one | published | nothing |
 | `model_drift` | the whole model minus the initial one | published | nothing |
 | `update` | the whole model minus that of the round's start | published | nothing |

@@ -39,25 +39,41 @@ def solo(part: Samples, epochs: int, initial: torch.Tensor, learner: Learner) ->
     return learner.fit(initial, part, rng(0, "solo"), epochs).theta
 
 
-@proxies.register("twins")
+@proxies.register("twins_body")
 @dataclass(frozen=True)
-class Twins(Proxy):
-    r"""The body after training alone, minus the initial one, for either half of my examples.
-
-    φ = (solo(A) − w⁰, solo(B) − w⁰), where A and B are the halves, solo trains the initial model
-    for some epochs, and only the body is shown. Two peers with the same distribution do not have
-    equal drifts, because their examples differ. But two halves of one peer differ as much. So
-    whoever sees both halves can tell how much of a difference is chance: see `Likeness`. It is
-    computed once.
-    """
+class TwinBodies(Proxy):
+    """As `twins`, of the body alone: it tells less of the labels, and where groups differ by their
+    classes only, it finds them less surely."""
 
     lasting = True
     whole = True
     parts = 2
 
     def of(self, at: Vectors, data: Samples, learner: Learner) -> torch.Tensor:
-        body, epochs = learner.layout.body, solo_epochs(at.planned)
+        part, epochs = self.part(at, learner), solo_epochs(at.planned)
         drifts = [
-            (solo(half, epochs, at.initial, learner) - at.initial)[body] for half in halves(data)
+            (solo(half, epochs, at.initial, learner) - at.initial)[part] for half in halves(data)
         ]
         return torch.cat(drifts)
+
+    def part(self, at: Vectors, learner: Learner) -> slice:
+        """What of the model is shown."""
+        return learner.layout.body
+
+
+@proxies.register("twins")
+@dataclass(frozen=True)
+class Twins(TwinBodies):
+    r"""The model after training alone, minus the initial one, for either half of my examples.
+
+    φ = (solo(A) − w⁰, solo(B) − w⁰), where A and B are the halves and solo trains the initial model
+    for some epochs. Two peers with the same distribution do not have equal drifts, because their
+    examples differ. But two halves of one peer differ as much. So whoever sees both halves can tell
+    how much of a difference is chance: see `Likeness`. It is computed once. Where a method keeps
+    the head to itself, the card shows the body alone.
+    """
+
+    def part(self, at: Vectors, learner: Learner) -> slice:
+        layout, mask = learner.layout, at.shared.mask
+        kept = mask is not None and not bool(mask[layout.head].any())
+        return layout.body if kept else layout.everything
