@@ -74,10 +74,10 @@ class Friends:
     Three questions, each answered by evidence:
 
     1. *Who is like me?* Once, every peer trains alone on either half of its examples and shows
-       both drifts (the card `twins`; `proxy=twins_body` tells less of the labels). How alike two halves of one peer are tells how
-       much of a difference between two peers is chance. The likeness ℓ_ij (fact `Likeness`) has
-       that removed: 1 means the same distribution, whatever the data, the model and the number of
-       examples.
+       both drifts (the card `twins`; `proxy=twins_body` tells less of the labels). How alike two
+       halves of one peer are tells how much of a difference between two peers is chance. The
+       likeness ℓ_ij (fact `Likeness`) has that removed: 1 means the same distribution, whatever
+       the data, the model and the number of examples.
     2. *Are there groups, and where does mine end?* Average linkage joins groups as long as their
        mean likeness is ≥ 0.8. My friends C_i are the others in mine. Three or more to whom I am
        really like (mean ℓ ≥ 0.88) are taken, and nobody else. If everyone is in my group there are
