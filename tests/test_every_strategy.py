@@ -159,8 +159,10 @@ def test_a_strategy_sees_only_its_view_and_names_only_known_peers(spec: dict[str
 
 def _mine(fact: Fact) -> object:
     """What my own answer to a fact looks like when nobody else answers."""
-    from amity.facts import Losses, Reported
+    from amity.facts import Likeness, Losses, Reported
 
+    if isinstance(fact, Likeness):
+        return {"a": 1.0}
     return Losses(1.0, 0.5) if isinstance(fact, Reported) else 1.0
 
 
