@@ -92,6 +92,10 @@ def test_the_order_in_which_peers_are_handled_changes_no_bit(
 
 BY_LOT = {"dpfl"}
 """Strategies that draw lots among their neighbours, however many they are."""
+MORE_EXAMPLES: dict[str, Any] = {
+    "friends": {"partition": {"name": "iid", "samples": 40, "test": 30}}
+}
+"""Where ten examples say too little of a peer, and what is nothing but chance goes by names."""
 
 
 @pytest.mark.parametrize(
@@ -102,7 +106,7 @@ def test_a_permutation_of_peers_gives_the_permuted_result(
 ) -> None:
     """Rename the peers; data and randomness follow the peer, not the name. (With 5 neighbours and k
     = 10 nobody samples.)"""
-    config = tiny(strategy=spec)
+    config = tiny(strategy=spec, **MORE_EXAMPLES.get(spec["name"], {}))
     plain = simulate(config)
     reports = [plain.round() for _ in range(3)]
 
