@@ -162,3 +162,12 @@ def same_bits(tmp_path: Path, layers: dict[str, Any]) -> None:
         assert repr([r.notes for r in result.metrics]) == repr(notes)
         for key, tensor in theirs.items():
             assert torch.equal(tensor, ours[key]), key
+
+
+def test_a_card_that_is_asked_for_once_travels_once_between_real_peers_too(tmp_path: Path) -> None:
+    layers: dict[str, Any] = {"peers": 3, "rounds": 4, "strategy": "friends"}
+    swarm = swarm_of(tmp_path / "swarm", **layers)
+    for name in swarm.names:
+        cards = [r.card_in for r in Result(swarm.folder(name) / "state", swarm.config).metrics]
+        assert cards[0] > 2 * 4 * 2 * 64 * 12, "two cards of the body, twice"
+        assert cards[1:] == [0, 0, 0]

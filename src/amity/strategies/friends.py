@@ -228,7 +228,8 @@ class Friends:
     def sum_up(self, notes: Sequence[Mapping[str, float]]) -> str:
         """How many peers take whom."""
         count = Counter(one["company"] for one in notes if "company" in one)
-        return ", ".join(f"{count[code]} take {TAKES[code]}" for code in sorted(count))
+        took = {code: TAKES[code].removeprefix("its ") for code in sorted(count)}
+        return ", ".join(f"{count[code]} took {whom}" for code, whom in took.items())
 
 
 def _about_groups(notes: Mapping[str, float]) -> str:
