@@ -172,7 +172,7 @@ def test_a_copy_is_known_however_it_is_turned_and_a_friend_is_none(
         torch.cat([b, a]),
         torch.cat([a, a]),
         torch.cat([a, noise]),
-        torch.cat([noise, a]),
+        torch.cat([noise, b]),
         torch.cat([a + b, a + b]),
     ):
         assert is_copy(copy, mine)

@@ -159,8 +159,8 @@ class Likeness(Fact):
 
     is Spearman's correction of a cosine for attenuation. It estimates a cosine, so by chance it may
     be above 1. Who shows a card that is nearer to mine than my own halves are to each other
-    (a_i or b_i times a_j or b_j above ½ (1 + ρ_i)) has copied it, and is like nobody: 0. The answer
-    for j maps k to ℓ_jk.
+    (a_i·a_j or b_i·b_j above ½ (1 + ρ_i), or both a_i·b_j and b_i·a_j) has copied it, and is like
+    nobody: 0. The answer for j maps k to ℓ_jk.
     """
 
     moves = frozenset({"card"})
@@ -201,8 +201,10 @@ def likeness(cards_MD: torch.Tensor) -> torch.Tensor:
 
 def is_copy(card: torch.Tensor, mine: torch.Tensor) -> bool:
     """Whether a card is nearer to mine than chance lets another peer's be."""
-    theirs, own = (units(one.reshape(2, -1)) for one in (card, mine))
-    return float((theirs @ own.T).max()) > (1 + float(own[0] @ own[1])) / 2
+    (a, b), (mine_a, mine_b) = (units(one.reshape(2, -1)) for one in (card, mine))
+    as_it_is = max(float(a @ mine_a), float(b @ mine_b))
+    swapped = min(float(a @ mine_b), float(b @ mine_a))
+    return max(as_it_is, swapped) > (1 + float(mine_a @ mine_b)) / 2
 
 
 @dataclass(frozen=True)
