@@ -37,7 +37,7 @@ def test_a_card_is_estimated_at_the_bytes_that_it_has(proxy: str, sketch: int, b
     config = tiny(strategy={"name": "afind+", "preset": "tuned", **card}, rounds=1)
     spec = config.decider.card
     assert spec is not None
-    _, nbytes = trial_of(config).card(spec, config.facts.examples)
+    _, nbytes = trial_of(config).card(spec, config.facts.examples, config.rounds)
     assert received(config, "card_in") == [5 * nbytes] * 6, "all five neighbours' cards"
 
 

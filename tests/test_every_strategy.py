@@ -92,6 +92,10 @@ def test_the_order_in_which_peers_are_handled_changes_no_bit(
 
 BY_LOT = {"dpfl"}
 """Strategies that draw lots among their neighbours, however many they are."""
+MORE_EXAMPLES: dict[str, Any] = {
+    "friends": {"partition": {"name": "iid", "samples": 40, "test": 30}}
+}
+"""Where ten examples say too little of a peer, and what is nothing but chance goes by names."""
 
 
 @pytest.mark.parametrize(
@@ -102,7 +106,7 @@ def test_a_permutation_of_peers_gives_the_permuted_result(
 ) -> None:
     """Rename the peers; data and randomness follow the peer, not the name. (With 5 neighbours and k
     = 10 nobody samples.)"""
-    config = tiny(strategy=spec)
+    config = tiny(strategy=spec, **MORE_EXAMPLES.get(spec["name"], {}))
     plain = simulate(config)
     reports = [plain.round() for _ in range(3)]
 
@@ -159,8 +163,10 @@ def test_a_strategy_sees_only_its_view_and_names_only_known_peers(spec: dict[str
 
 def _mine(fact: Fact) -> object:
     """What my own answer to a fact looks like when nobody else answers."""
-    from amity.facts import Losses, Reported
+    from amity.facts import Likeness, Losses, Reported
 
+    if isinstance(fact, Likeness):
+        return {"a": 1.0}
     return Losses(1.0, 0.5) if isinstance(fact, Reported) else 1.0
 
 

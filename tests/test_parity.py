@@ -100,6 +100,11 @@ COMPOSED: dict[str, dict[str, Any]] = {
         "strategy": "pens",
         "shift": {"name": "corrupt", "sizes": "2,1,1"},
     },
+    "friends, two of a kind and two loners": {
+        "strategy": "friends",
+        "partition": {"name": "iid", "samples": 40, "test": 30},
+        "shift": {"name": "permute_labels", "sizes": "2,1,1"},
+    },
     "uploads clipped without noise": {"privacy": {"name": "upload", "sigma": 0.0, "clip": 0.5}},
 }
 
@@ -153,5 +158,16 @@ def same_bits(tmp_path: Path, layers: dict[str, Any]) -> None:
             key: row for key, row in rows(simulated.edges).items() if key[1] == name
         }
         assert {r.accuracy for r in result.metrics if r.round == last} == {simulated.final()[name]}
+        notes = [r.notes for r in simulated.metrics if r.peer == name]
+        assert repr([r.notes for r in result.metrics]) == repr(notes)
         for key, tensor in theirs.items():
             assert torch.equal(tensor, ours[key]), key
+
+
+def test_a_card_that_is_asked_for_once_travels_once_between_real_peers_too(tmp_path: Path) -> None:
+    layers: dict[str, Any] = {"peers": 3, "rounds": 4, "strategy": "friends"}
+    swarm = swarm_of(tmp_path / "swarm", **layers)
+    for name in swarm.names:
+        cards = [r.card_in for r in Result(swarm.folder(name) / "state", swarm.config).metrics]
+        assert cards[0] > 2 * 4 * 2 * 64 * 12, "two cards of the body, twice"
+        assert cards[1:] == [0, 0, 0]

@@ -84,7 +84,9 @@ def test_phi_is_a_vector_as_long_for_everyone_and_the_same_when_asked_again(
         assert card.dtype == torch.float32
         assert bool(card.isfinite().all())
         assert torch.equal(peer.sketch(spec), card)
-        assert peer.sketch(replace(spec, sketch=5)).shape == (5,)
+        small = replace(spec, sketch=5)
+        assert peer.sketch(small).shape == (5 * spec.kind.parts,)
+        assert (peer.card_length(spec), peer.card_length(small)) == (len(card), 5 * spec.kind.parts)
 
 
 @every_proxy

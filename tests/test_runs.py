@@ -79,7 +79,7 @@ def test_a_resumed_run_ends_bit_identical(config: Config, whole: Path, rounds: i
     assert torch.equal(final_models(path), final_models(whole))
 
 
-@pytest.mark.parametrize("strategy", ["pens", "federico", "afind+", "dac", "facade"])
+@pytest.mark.parametrize("strategy", ["pens", "federico", "afind+", "dac", "facade", "friends"])
 @pytest.mark.parametrize("method", ["finetune", "head"])
 def test_notebooks_survive_a_resume(strategy: str, method: str) -> None:
     options = {"name": strategy} | ({"proxy": "grad_ref"} if strategy == "afind+" else {})

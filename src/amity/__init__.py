@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Card,
         Context,
         Decision,
+        Explains,
         Fit,
         Fitted,
         Gradient,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         Fact,
         Groups,
         Labels,
+        Likeness,
         Loss,
         MixtureLoss,
         ModelFact,
@@ -82,6 +84,7 @@ if TYPE_CHECKING:
     from amity.lab.sweep import Sweep, sweep
     from amity.peer.proxies import Proxy
     from amity.peer.proxy import CardSpec
+    from amity.peer.trials import Agreement, Alone
     from amity.records import PeerRecord, Report, RoundRecord
 
 RUNNING = {
@@ -99,13 +102,14 @@ RUNNING = {
 STRATEGY_KIT = {
     "amity.core": (
         *("Ask", "Answers", "Card", "Decision", "PeerId", "Plan", "Reference", "Row", "START"),
-        *("Strategy", "View", "chain", "spread", "taken_from"),
+        *("Explains", "Strategy", "View", "chain", "spread", "taken_from"),
     ),
     "amity.facts": (
-        *("Cosine", "Degree", "Distance", "Distances", "Fact", "Groups", "Labels", "Loss"),
-        *("MixtureLoss", "ModelFact", "Probe", "Pull", "Reported", "Said", "Similarity", "Slope"),
-        "Visit",
+        *("Cosine", "Degree", "Distance", "Distances", "Fact", "Groups", "Labels", "Likeness"),
+        *("Loss", "MixtureLoss", "ModelFact", "Probe", "Pull", "Reported", "Said", "Similarity"),
+        *("Slope", "Visit"),
     ),
+    "amity.peer.trials": ("Agreement", "Alone"),
     "amity.choosing": ("Cardless",),
     "amity.peer.proxies": ("Proxy",),
     "amity.peer.proxy": ("CardSpec",),
@@ -136,6 +140,8 @@ _HOME = {name: module for group in _GROUPS for module, names in group.items() fo
 
 __all__ = [
     "START",
+    "Agreement",
+    "Alone",
     "AmityError",
     "Answers",
     "Ask",
@@ -152,12 +158,14 @@ __all__ = [
     "Distance",
     "Distances",
     "Event",
+    "Explains",
     "Fact",
     "Fit",
     "Fitted",
     "Gradient",
     "Groups",
     "Labels",
+    "Likeness",
     "Loss",
     "Method",
     "MixtureLoss",

@@ -18,9 +18,18 @@ lines of code run in the simulator and between machines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    runtime_checkable,
+)
 
 import numpy as np
 
@@ -149,6 +158,18 @@ class Strategy(Protocol):
     def pulls(self, neighbours: int) -> float:
         """How many models a peer with this many neighbours expects to pull per round: for estimates
         only."""
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """What a strategy may have besides: words for its notes, so that people see why it decided as
+    it did. Reports show them."""
+
+    def explain(self, notes: Mapping[str, float]) -> str:
+        """One peer's notes of one round as a sentence; empty: they say nothing."""
+
+    def sum_up(self, notes: Sequence[Mapping[str, float]]) -> str:
+        """All peers' notes of one round in a line; empty: they say nothing."""
 
 
 class Reference:

@@ -15,6 +15,8 @@ data that the noise on the training does not protect (`raw`).
 | `Cosine()` | cos(ŵ_j, w_i), of the models or of what they learned since the start | model | me |
 | `Slope()` | ⟨∇F_i, ŵ_j − w_i⟩: how my loss changes towards j's model | model | me: a gradient |
 | `MixtureLoss()` | F_i(Σ_j ϖ_j ŵ_j): losses of mixtures of those asked | model | me: a pass each |
+| `Agreement()` | how often a mixture of models gives my answers | model | me: a pass |
+| `Alone()` | how often I would be right if I learnt from nobody | - | me: training |
 | `Degree()` | how many neighbours j reaches | - (it comes with j's sign of life) | - |
 | `Reported()` | j's own losses before and after training | reply | j: two passes per round |
 | `Said()` | what j's strategy said at the end of its last round | reply | - |
@@ -23,8 +25,8 @@ data that the noise on the training does not protect (`raw`).
 | `Labels()` | j's label distribution: a reference, simulator only | - | - |
 | `Groups()` | j's hidden group, None in a world without: a reference, simulator only | - | - |
 
-The passes of `Loss`, `MixtureLoss` and `Reported` go forward only; those of `Reported` are shared
-by all askers.
+The passes of `Loss`, `MixtureLoss`, `Agreement` and `Reported` go forward only; those of `Reported`
+are shared by all askers. `Agreement` and `Alone` stand in `peer/trials.py`.
 """
 
 from __future__ import annotations
@@ -157,8 +159,8 @@ class Likeness(Fact):
 
     is Spearman's correction of a cosine for attenuation. It estimates a cosine, so by chance it may
     be above 1. Who shows a card that is nearer to mine than my own halves are to each other
-    (a_i·a_j or b_i·b_j above ½ (1 + ρ_i)) has copied it, and is like nobody: 0. The answer for j
-    maps k to ℓ_jk.
+    (a_i·a_j or b_i·b_j above ½ (1 + ρ_i), or both a_i·b_j and b_i·a_j) has copied it, and is like
+    nobody: 0. The answer for j maps k to ℓ_jk.
     """
 
     moves = frozenset({"card"})
@@ -200,8 +202,9 @@ def likeness(cards_MD: torch.Tensor) -> torch.Tensor:
 def is_copy(card: torch.Tensor, mine: torch.Tensor) -> bool:
     """Whether a card is nearer to mine than chance lets another peer's be."""
     (a, b), (mine_a, mine_b) = (units(one.reshape(2, -1)) for one in (card, mine))
-    own = float(mine_a @ mine_b)
-    return max(float(a @ mine_a), float(b @ mine_b)) > (1 + own) / 2
+    as_it_is = max(float(a @ mine_a), float(b @ mine_b))
+    swapped = min(float(a @ mine_b), float(b @ mine_a))
+    return max(as_it_is, swapped) > (1 + float(mine_a @ mine_b)) / 2
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
@@ -24,7 +24,7 @@ from amity.round.build import deal_out, load_data, make_learner, one_thread, set
 from amity.topology import Network, peer_names
 from amity.units import duration, size
 
-CardCost = Callable[[CardSpec, int], tuple[float, int]]
+CardCost = Callable[[CardSpec, int, int], tuple[float, int]]
 
 
 @dataclass(frozen=True)
@@ -98,12 +98,12 @@ class Trial:
             loss=_timed(lambda: learner.loss(theta, probe)),
         )
 
-    def card(self, spec: CardSpec, examples: int) -> tuple[float, int]:
-        """Seconds and bytes of a card."""
+    def card(self, spec: CardSpec, examples: int, planned: int) -> tuple[float, int]:
+        """Seconds and bytes of a card, where the run trains for so many epochs."""
         theta, whole = self.theta, Share(self.theta)
-        at = Vectors(theta, theta, theta, shared=whole, shared_start=whole)
-        data = self.data.train.first(examples)
-        numbers = spec.numbers(len(spec.phi(at, data, self.learner)))
+        at = Vectors(theta, theta, theta, shared=whole, shared_start=whole, planned=planned)
+        data = self.data.train.first(0 if spec.kind.whole else examples)
+        numbers = spec.numbers(len(spec.phi(replace(at, planned=0), data, self.learner)))
         seconds = _timed(lambda: spec.phi(at, data, self.learner))
         kind = torch.int8 if spec.bits == 1 else torch.float32
         return seconds, Card("", 0, 0, 0, torch.empty(numbers, dtype=kind)).nbytes
@@ -152,9 +152,10 @@ def _of_a_peer(config: Config, trial: Trial, card: CardCost) -> tuple[float, flo
     moved = config.rounds * pulled * trial.learner.layout.size * 4
     spec = config.decider.card
     if spec is not None:
-        each, nbytes = card(spec, config.facts.examples)
+        planned = config.rounds * config.train.epochs
+        each, nbytes = card(spec, config.facts.examples, planned)
         seconds += each * (1 if spec.lasting else config.rounds)
-        moved += config.rounds * trial.degree * nbytes
+        moved += (1 if spec.once else config.rounds) * trial.degree * nbytes
     return seconds, moved
 
 

@@ -34,6 +34,8 @@ class Blob:
 
     head: bytes
     body: bytes
+    inline: int = INLINE
+    """Up to so many bytes of body travel with the head; a longer one is fetched."""
 
     @property
     def message(self) -> bytes:
@@ -43,7 +45,7 @@ class Blob:
     @property
     def carried(self) -> bytes:
         """What of the body travels with the head."""
-        return self.body if len(self.body) <= INLINE else b""
+        return self.body if len(self.body) <= self.inline else b""
 
 
 def frozen(peer: Peer, world: World, round: int) -> Peer:
@@ -103,7 +105,9 @@ class Moment:
         sketch = self.card.sketch if self.card is not None and self.phase == "ready" else None
         body = b"" if sketch is None else encode_sketch(sketch)
         data = {"examples": self.examples, "degree": self.degree, "phase": self.phase}
-        blob = Blob(self.stamp.seal("card", self.round, body, data=data), body)
+        # whoever needs a card only once fetches it then
+        inline = 0 if self.spec is not None and self.spec.once else INLINE
+        blob = Blob(self.stamp.seal("card", self.round, body, data=data), body, inline)
         with self._lock:
             self._blobs["card"] = blob
         return blob

@@ -87,7 +87,7 @@ def _schema(config: Config, shard: Shard, dataset: Dataset, max_norm: float) -> 
     return Schema(
         size=layout.size,
         masked=masked,
-        sketch=len(peer.sketch(spec)) if spec else 0,
+        sketch=peer.card_length(spec) if spec else 0,
         probe=len(world.sketcher(world.initial[layout.proxy], spec.sketch if spec else 0)),
         bits=spec.bits if spec else 32,
         digest=digest_of({slot.name: slot.shape for slot in layout.slots}, common),

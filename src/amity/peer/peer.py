@@ -269,12 +269,18 @@ class Peer:
 
     def sketch(self, spec: CardSpec) -> torch.Tensor:
         """φ of this round, as it goes onto the card."""
+        phi = self._phi(spec, self.world.rounds * self.world.epochs)
+        return self._sketched(phi, spec, 0 if spec.lasting else self.round)
+
+    def card_length(self, spec: CardSpec) -> int:
+        """How many numbers my cards have. Nothing is trained to know it."""
+        return spec.numbers(len(self._phi(spec, 0)))
+
+    def _phi(self, spec: CardSpec, planned: int) -> torch.Tensor:
         shared = {"shared": self.mine, "shared_start": self.share_start}
-        planned = self.world.rounds * self.world.epochs
         at = Vectors(self.start, self.trained, self.world.initial, **shared, planned=planned)
         data = self.data.train if spec.kind.whole else self.probe_data
-        phi = spec.phi(at, data, self.world.learner)
-        return self._sketched(phi, spec, 0 if spec.lasting else self.round)
+        return spec.phi(at, data, self.world.learner)
 
     def _sketched(
         self, phi: torch.Tensor, spec: CardSpec | None, *names: str | int

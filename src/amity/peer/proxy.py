@@ -54,6 +54,8 @@ class CardSpec:
     proxy: ProxyName
     sketch: int
     bits: Bits = 32
+    once: bool = False
+    """Whether the strategy asks for a card only when it does not know the peer: for estimates."""
 
     @property
     def kind(self) -> Proxy:

@@ -38,6 +38,8 @@ class Trained(NamedTuple):
     private: int
     """Steps of DP-SGD, or private uploads."""
     sketch: np.ndarray[Any, Any] | None
+    sketching: tuple[int, int] = (0, 0)
+    """The forward and backward passes among them that the sketch took."""
 
 
 class Answered(NamedTuple):
@@ -112,7 +114,8 @@ class Shard:
         return [self._trained(peer, spec, steps if peer is peers[0] else 0) for peer in peers]
 
     def _trained(self, peer: Peer, spec: CardSpec | None, steps: int) -> Trained:
-        sketch = None
+        sketch, books = None, peer.ledger
+        before = (books.forward, books.backward)
         if spec is not None:
             with peer.paying():
                 sketch = peer.sketch(spec).cpu().numpy()
@@ -126,6 +129,7 @@ class Shard:
             steps,
             peer.spent,
             sketch,
+            (books.forward - before[0], books.backward - before[1]),
         )
 
     def measure(

@@ -68,6 +68,18 @@ STRATEGIES = {
     "local": "#7F7F7F",
     "oracle": "#000000",
     "fomo": "#8C6D1F",
+    "friends": "#C2003A",
+    "dac": "#8FBC3C",
+    "dpfl": "#5E4FA2",
+    "epidemic": "#F4A582",
+    "facade": "#01665E",
+    "fedamp": "#B35806",
+    "fedsim": "#80CDC1",
+    "ifca": "#542788",
+    "l2c": "#C2A5CF",
+    "metropolis": "#1A9850",
+    "morph": "#F1B6DA",
+    "pfedgraph": "#003C7E",
 }
 """A strategy has the same colour in every picture."""
 

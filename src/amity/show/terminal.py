@@ -16,6 +16,7 @@ from amity.console import blank_table, complain, err_console, out_console, say, 
 from amity.core import Reference
 from amity.errors import ConfigError, unknown
 from amity.registry import Entry, Registry
+from amity.show.decisions import last_round_said
 from amity.show.summary import cells_of, columns_of, summarise
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ def show_run(result: Result, page: Path) -> None:
     for (name, tip), value in zip(columns.items(), cells_of(line, columns), strict=True):
         if value != "-":
             out_console.print(f"{name:>10}  {escape(value):<14} [dim]{tip}[/dim]", soft_wrap=True)
+    if said := last_round_said(result):
+        say(f"{'company':>10}  in the last round {said}")
     if result.privacy:
         say(f"{'privacy':>10}  {result.privacy}")
     say(f"report: {page}")

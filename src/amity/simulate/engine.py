@@ -187,10 +187,8 @@ class Simulation:
         """Take down the results of a training. A sketch that never changes is computed again after
         a resume, and not counted."""
         backward, forward = trained.backward, trained.forward
-        if self._sketches.lasting and trained.sketch is not None and seat.round > 0:
-            examples = self.config.facts.examples
-            used = min(examples, seat.examples) if examples else seat.examples
-            backward, forward = backward - used, forward - used
+        if self._sketches.lasting and seat.round > 0:
+            forward, backward = forward - trained.sketching[0], backward - trained.sketching[1]
         seat.pay(forward, backward)
         seat.private += trained.private
         seat.train_loss = trained.loss

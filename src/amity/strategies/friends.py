@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Generator, Mapping
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal
 
@@ -20,6 +21,7 @@ from amity.strategies.registry import strategies
 
 Company = Literal["alone", "friends", "everyone"]
 CODES: Final[Mapping[Company, float]] = {"alone": 0.0, "friends": 1.0, "everyone": 2.0}
+TAKES: Final[Mapping[float, str]] = {0.0: "nobody", 1.0: "its friends", 2.0: "everyone"}
 LINK: Final = 0.8
 """Groups whose mean likeness is at least this become one: between 1 (the same distribution) and
 what is seen of groups that share half of their answers."""
@@ -99,8 +101,9 @@ class Friends:
 
     Extremes: `k` = 0 is Local; where all are alike it is Gossip in a ring; where all groups are
     known beforehand it is `oracle`. Constants were chosen on FashionMNIST and CIFAR-10, seeds 1 to
-    3 (docs/WHEN.md). Notes: `groups`, `friends`, `likeness` (mean, to friends), `alone`,
-    `agreement`, `company` (0 nobody, 1 friends, 2 everyone), `refused`.
+    3 (docs/WHEN.md). Notes: `groups` (found at the last look), `friends`, `strangers`,
+    `likeness` (mean, to friends), `alone`, `agreement`, `company` (0 nobody, 1 friends, 2
+    everyone), `refused`.
 
     Ours. Its parts are old: Spearman's correction for attenuation (1904), average linkage, and
     agreement corrected for the prior (Saerens et al. 2002).
@@ -118,7 +121,7 @@ class Friends:
 
     @property
     def card(self) -> CardSpec:
-        return CardSpec(self.proxy, self.sketch)
+        return CardSpec(self.proxy, self.sketch, once=True)
 
     def pulls(self, neighbours: int) -> float:
         return min(self.k, neighbours)
@@ -198,10 +201,12 @@ class Friends:
         self, view: View, book: FriendBook, strangers: tuple[PeerId, ...]
     ) -> Generator[Ask, Answers, FriendBook]:
         """Is the crowd right on my examples as often as I would be alone?"""
+        if not strangers:
+            return book
         alone = book.alone
         if alone is None:
             alone = (yield Ask(Alone(), (view.me,)))[view.me]
-        if not strangers or not math.isfinite(alone):
+        if not math.isfinite(alone):
             return book
         row = tuple(spread(strangers).items())
         found = yield Ask(Agreement(row), strangers)
@@ -216,24 +221,37 @@ class Friends:
 
     def explain(self, notes: Mapping[str, float]) -> str:
         """What a round's notes say, for people."""
-        friends, groups_found = int(notes["friends"]), int(notes["groups"])
-        if groups_found <= 1:
-            why = "all cards look alike, so there are no groups"
-        elif friends:
-            why = (
-                f"of {groups_found} groups, its own has {friends} others"
-                f" (likeness {notes['likeness']:.2f})"
-            )
-        else:
-            why = f"it is like nobody ({groups_found} groups)"
+        if "company" not in notes:
+            return ""
+        said = [_about_groups(notes)]
         if "agreement" in notes:
             verdict = "agree" if notes["agreement"] >= notes["alone"] - SLACK else "do not agree"
-            why += (
-                f"; strangers {verdict}: right on {notes['agreement']:.0%} of its examples,"
+            said.append(
+                f"strangers {verdict}: right on {notes['agreement']:.0%} of its examples,"
                 f" where learning alone is right on {notes['alone']:.0%}"
             )
-        takes = ("nobody", "its friends", "everyone")[int(notes["company"])]
-        return f"{why}; it takes {takes}."
+        return "; ".join((*said, f"it takes {TAKES[notes['company']]}"))
+
+    def sum_up(self, notes: Sequence[Mapping[str, float]]) -> str:
+        """How many peers take whom."""
+        count = Counter(one["company"] for one in notes if "company" in one)
+        took = {code: TAKES[code].removeprefix("its ") for code in sorted(count)}
+        return ", ".join(f"{count[code]} took {whom}" for code, whom in took.items())
+
+
+def _about_groups(notes: Mapping[str, float]) -> str:
+    """Whether there are groups, and what its own is like."""
+    friends, strangers = int(notes["friends"]), int(notes["strangers"])
+    if not friends and not strangers:
+        return "it has seen nobody's card"
+    if not strangers:
+        return "all cards look alike, so there are no groups"
+    if not friends:
+        return f"it is like none of {strangers} others"
+    return (
+        f"of {friends + strangers} others {friends} are like it (likeness"
+        f" {notes['likeness']:.2f}; {int(notes['groups'])} groups)"
+    )
 
 
 def _ring(view: View) -> list[PeerId]:
@@ -263,6 +281,7 @@ def _notes(book: FriendBook, refused: int) -> dict[str, float]:
     notes = {
         "groups": float(book.groups),
         "friends": float(len(near)),
+        "strangers": float(len(book.alike) - len(near)),
         "company": CODES[book.company],
         "refused": float(refused),
     }

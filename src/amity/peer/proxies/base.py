@@ -26,7 +26,8 @@ class Vectors:
     shared_start: Share
     """The same of `start`."""
     planned: int = 0
-    """Epochs that a peer trains in the whole run: what a proxy may spend is measured by it."""
+    """Epochs that a peer trains in the whole run: what a proxy may spend is measured by it. 0 asks
+    for the length of φ alone."""
 
 
 class Proxy:

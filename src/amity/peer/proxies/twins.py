@@ -22,15 +22,14 @@ SHARE = 0.15
 
 def solo_epochs(planned: int) -> int:
     """How long a peer trains alone to know itself, given how long it trains in the whole run."""
-    return min(LONGEST, max(2, round(SHARE * planned)))
+    return min(LONGEST, max(2, round(SHARE * planned))) if planned else 0
 
 
 def halves(data: Samples) -> tuple[Samples, Samples]:
     """A peer's examples in two parts of one size."""
     half = len(data) // 2
-    return data.first(half) if half else Samples(data.pixels, data.index[:0]), Samples(
-        data.pixels, data.index[half : 2 * half]
-    )
+    one, other = data.index[:half], data.index[half : 2 * half]
+    return Samples(data.pixels, one), Samples(data.pixels, other)
 
 
 def solo(part: Samples, epochs: int, initial: torch.Tensor, learner: Learner) -> torch.Tensor:
