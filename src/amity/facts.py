@@ -159,7 +159,7 @@ class Likeness(Fact):
 
     is Spearman's correction of a cosine for attenuation. It estimates a cosine, so by chance it may
     be above 1. Who shows a card that is nearer to mine than my own halves are to each other
-    (a_i·a_j and b_i·b_j above ½ (1 + ρ_i), or both a_i·b_j and b_i·a_j) has copied it, and is like
+    (a_i·a_j or b_i·b_j above ½ (1 + ρ_i), or both a_i·b_j and b_i·a_j) has copied it, and is like
     nobody: 0. The answer for j maps k to ℓ_jk.
     """
 
@@ -200,9 +200,9 @@ def likeness(cards_MD: torch.Tensor) -> torch.Tensor:
 
 
 def is_copy(card: torch.Tensor, mine: torch.Tensor) -> bool:
-    """Whether both halves of a card are nearer to mine than chance lets another peer's be."""
+    """Whether a card is nearer to mine than chance lets another peer's be."""
     (a, b), (mine_a, mine_b) = (units(one.reshape(2, -1)) for one in (card, mine))
-    as_it_is = min(float(a @ mine_a), float(b @ mine_b))
+    as_it_is = max(float(a @ mine_a), float(b @ mine_b))
     swapped = min(float(a @ mine_b), float(b @ mine_a))
     return max(as_it_is, swapped) > (1 + float(mine_a @ mine_b)) / 2
 

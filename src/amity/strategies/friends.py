@@ -82,8 +82,8 @@ class Friends:
        the data, the model and the number of examples.
     2. *Are there groups, and where does mine end?* Average linkage joins groups as long as their
        mean likeness is ≥ 0.8. My friends C_i are the others in mine. Three or more to whom I am
-       really like (median ℓ ≥ 0.88) are taken, and nobody else. If everyone is in my group there are
-       no groups: I take everyone.
+       really like (median ℓ ≥ 0.88) are taken, and nobody else. If everyone is in my group there
+       are no groups: I take everyone.
     3. *Does company help me?* With fewer friends I start with everyone. A few times in the run I
        try the crowd: are the strangers' models, unchanged, right on my examples as often as a model
        of one half of them is on the other half (facts `Agreement`, `Alone`)? If so the crowd knows
