@@ -221,9 +221,9 @@ def test_the_length_of_a_card_is_known_without_training() -> None:
     simulation = simulate(tiny(strategy="friends"))
     peer, spec = simulation.peers["peer-00"], CardSpec("twins", 0)
     peer.trained.copy_(peer.start)
-    body, learner = simulation.world.learner.layout.body, simulation.world.learner
+    learner = simulation.world.learner
     before = learner.costs()
-    assert peer.card_length(spec) == 2 * body.stop
+    assert peer.card_length(spec) == 2 * learner.layout.size
     assert peer.card_length(CardSpec("twins", 16)) == 32
     assert learner.costs() == before
     assert len(peer.sketch(spec)) == 2 * body.stop

@@ -16,7 +16,7 @@ from amity.facts import Distance, Likeness, Pull
 from amity.peer.proxy import CardSpec, ProxyName
 from amity.peer.trials import Agreement, Alone
 from amity.rng import rng
-from amity.strategies.kinship import groups
+from amity.strategies.kinship import MOST, groups
 from amity.strategies.registry import strategies
 
 Company = Literal["alone", "friends", "everyone"]
@@ -64,8 +64,8 @@ class FriendBook:
     @property
     def grouped(self) -> bool:
         """Whether I belong to a group of my own beyond doubt."""
-        near = [self.alike[j] for j in self.friends]
-        return len(near) >= FEWEST and statistics.median(near) >= TIGHT
+        near = [min(self.alike[j], MOST) for j in self.friends]
+        return len(near) >= FEWEST and statistics.fmean(near) >= TIGHT
 
 
 @strategies.register("friends")
@@ -82,7 +82,7 @@ class Friends:
        the data, the model and the number of examples.
     2. *Are there groups, and where does mine end?* Average linkage joins groups as long as their
        mean likeness is ≥ 0.8. My friends C_i are the others in mine. Three or more to whom I am
-       really like (median ℓ ≥ 0.88) are taken, and nobody else. If everyone is in my group there
+       really like (mean ℓ ≥ 0.88) are taken, and nobody else. If everyone is in my group there
        are no groups: I take everyone.
     3. *Does company help me?* With fewer friends I start with everyone. A few times in the run I
        try the crowd: are the strangers' models, unchanged, right on my examples as often as a model
