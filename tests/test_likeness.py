@@ -226,7 +226,7 @@ def test_the_length_of_a_card_is_known_without_training() -> None:
     assert peer.card_length(spec) == 2 * learner.layout.size
     assert peer.card_length(CardSpec("twins", 16)) == 32
     assert learner.costs() == before
-    assert len(peer.sketch(spec)) == 2 * body.stop
+    assert len(peer.sketch(spec)) == 2 * learner.layout.size
 
 
 # -- trials ----------------------------------------------------------------------------------------
