@@ -15,7 +15,7 @@ from amity.files import csv_text, write_atomically
 from amity.lab.compare import DEFAULT_STRATEGIES, Before, compare, slug, unseen, with_layer
 from amity.lab.comparison import Comparison, read_comparison
 from amity.lab.run import Given, as_config, new_dir, sinks_of
-from amity.show.side_by_side import picture, worlds_html
+from amity.show.side_by_side import markdown, picture, worlds_html
 from amity.sinks.stream import Wanted
 from amity.store import refuse_unusable
 
@@ -56,8 +56,10 @@ class Worlds:
         return picture(self.comparisons)
 
     def save(self) -> Path:
-        """Write summary.csv, worlds.svg and report.html; returns the path of the report."""
+        """Write summary.csv, summary.md, worlds.svg and report.html; returns the path of the
+        report."""
         write_atomically(self.path / "summary.csv", csv_text(self.rows).encode())
+        write_atomically(self.path / "summary.md", markdown(self.comparisons).encode())
         self.figure().savefig(
             self.path / "worlds.svg", bbox_inches="tight", metadata={"Date": None}
         )

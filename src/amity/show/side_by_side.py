@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure, SubFigure
 
 from amity.show import figures
-from amity.show.page import html_table, page, section
+from amity.show.page import html_table, markdown_table, page, section
 from amity.show.report import comparison_parts
 from amity.show.summary import Line, cells_of, columns_of
 
@@ -45,6 +45,12 @@ def lines_of(comparisons: Comparisons) -> dict[str, list[str]]:
         label: [cell for comparison in comparisons.values() for cell in _cells(comparison, label)]
         for label in labels
     }
+
+
+def markdown(comparisons: Comparisons) -> str:
+    """The table as Markdown."""
+    lines = [[f"`{label}`", *cells] for label, cells in lines_of(comparisons).items()]
+    return markdown_table(head_of(comparisons), lines) + "\n"
 
 
 def _shown(comparison: Comparison) -> tuple[str, ...]:
@@ -87,14 +93,28 @@ def picture(comparisons: Comparisons) -> Figure:
 
 
 def _curves(figure: Figure | SubFigure, comparisons: Comparisons) -> None:
-    plots = figure.subplots(1, len(comparisons), squeeze=False)[0]
+    plots = figure.subplots(1, len(comparisons), squeeze=False, sharey=True)[0]
     for axes, (world, comparison) in zip(plots, comparisons.items(), strict=True):
-        figures.draw_accuracy(axes, comparison.story.runs)
-        groups = "hidden groups" if grouped(comparison) else "no hidden groups"
-        axes.set_title(f"{world}: {groups}", fontsize=9)
+        figures.draw_accuracy(axes, _references_first(comparison))
+        axes.set_title(f"{world}: {_groups(comparison)}", fontsize=9)
+    lines = [line for comparison in comparisons.values() for line in comparison.lines]
+    lowest, highest = min(x.accuracy for x in lines), max(x.best for x in lines)
+    plots[0].set_ylim(max(0, 100 * lowest - 6), 100 * highest + 1.5)
     for axes in plots[1:]:
         axes.set_ylabel("")
     plots[-1].legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def _references_first(comparison: Comparison) -> figures.Runs:
+    """So that their curves lie below those of strategies that reach them."""
+    runs, fair = comparison.story.runs, {line.label for line in comparison.fair}
+    return {label: runs[label] for label in sorted(runs, key=fair.__contains__)}
+
+
+def _groups(comparison: Comparison) -> str:
+    friendship = comparison.story.friendship
+    found = set() if friendship is None else set(friendship.groups.values())
+    return f"{len(found)} hidden groups" if found else "no hidden groups"
 
 
 def _matrices(figure: SubFigure, comparison: Comparison) -> None:
@@ -104,14 +124,10 @@ def _matrices(figure: SubFigure, comparison: Comparison) -> None:
         return
     order = figures.order_of(friendship)
     taking = [line.label for line in comparison.fair if line.taken > 0]
-    drawn = [("true groups", friendship.matrix, "Greens")] + [
-        (
-            label,
-            figures.mixing_matrix(comparison.results[label][0], friendship.names),
-            "Blues",
-        )
-        for label in taking
-    ]
+    drawn = [("true groups", friendship.matrix, "Greens")]
+    for label in taking:
+        first = comparison.results[label][0]
+        drawn.append((label, figures.mixing_matrix(first, friendship.names), "Blues"))
     plots = figure.subplots(1, len(drawn), squeeze=False)[0]
     for axes, (title, matrix, colours) in zip(plots, drawn, strict=True):
         axes.axis("off")

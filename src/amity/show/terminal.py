@@ -61,7 +61,7 @@ def show_worlds(worlds: Worlds) -> None:
     """All worlds in one table, and what a friend is in each of them."""
     from amity.show.side_by_side import head_of, lines_of
 
-    names = head_of(worlds.comparisons)
+    names = [name.replace(": ", "\n") for name in head_of(worlds.comparisons)]
     table = blank_table(names, no_wrap=True)
     references = {
         line.label
