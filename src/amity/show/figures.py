@@ -59,7 +59,6 @@ def svg(figure: Figure) -> str:
 
 
 STRATEGIES = {
-    "friends": "#6A3D9A",
     "afind+": "#0072B2",
     "gossip": "#D55E00",
     "federico": "#009E73",
