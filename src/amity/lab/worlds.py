@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from amity.config import SECTIONS, Config, read_spec
 from amity.core import Strategy
-from amity.errors import ConfigError, RunDirError
+from amity.errors import ConfigError, RunDirError, brief
 from amity.files import csv_text, write_atomically
 from amity.lab.compare import DEFAULT_STRATEGIES, Before, compare, slug, unseen, with_layer
 from amity.lab.comparison import Comparison, read_comparison
 from amity.lab.run import Given, as_config, new_dir, sinks_of
+from amity.show.figures import svg
 from amity.show.side_by_side import markdown, picture, worlds_html
 from amity.sinks.stream import Wanted
 from amity.store import refuse_unusable
@@ -60,9 +61,7 @@ class Worlds:
         report."""
         write_atomically(self.path / "summary.csv", csv_text(self.rows).encode())
         write_atomically(self.path / "summary.md", markdown(self.comparisons).encode())
-        self.figure().savefig(
-            self.path / "worlds.svg", bbox_inches="tight", metadata={"Date": None}
-        )
+        write_atomically(self.path / "worlds.svg", svg(self.figure()).encode())
         write_atomically(self.path / "report.html", worlds_html(self.comparisons).encode())
         return self.path / "report.html"
 
@@ -118,7 +117,10 @@ def _prepare(path: Path, folders: Mapping[str, str]) -> None:
     known = read_index(path) if (path / INDEX).is_file() else {}
     if path.exists() and any(path.iterdir()) and not known:
         raise RunDirError(f"{path}: is not empty and holds no worlds; choose another out=")
-    path.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunDirError(f"{path}: cannot be used ({brief(error)}); choose another out=") from None
     write_atomically(path / INDEX, json.dumps({**known, **folders}, indent=1).encode())
 
 
