@@ -17,7 +17,6 @@ import amity
 SETTINGS = {
     "peers": 4,
     "rounds": 5,
-    "strategy": "afind+",
     "train.precision": "fp32",
     "engine.vectorise": "off",
 }

@@ -115,7 +115,7 @@ def test_config_and_estimate_know_no_entry_by_name(repository: Path) -> None:
 
     kinds = (methods, stages, strategies, proxies)
     names = {entry.name for registry in kinds for entry in registry}
-    defaults = {"afind+", "finetune", "local"}
+    defaults = {"friends", "finetune", "local"}
     """What a config has if nobody says anything, in sections.py; `local` is an engine."""
     source = repository / "src" / "amity"
     for path in [*(source / "config").glob("*.py"), source / "lab" / "estimate.py"]:

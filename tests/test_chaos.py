@@ -53,7 +53,7 @@ without_namespaces = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"
 
 
 def config(rounds: int, peers: int = 8, **layers: Any) -> Any:
-    """Digits, as in `make run`."""
+    """Digits, and the default strategy."""
     base = {
         "peers": peers,
         "rounds": rounds,

@@ -20,6 +20,7 @@ from amity.registry import Registry
 from amity.stages import stages
 from amity.strategies import strategies
 from amity.strategies.afind import Afind
+from amity.strategies.friends import Friends
 from amity.strategies.gossip import Gossip
 
 
@@ -53,6 +54,11 @@ def test_what_suits_the_dataset_fills_gaps_and_is_overridden_by_file_and_words()
     assert isinstance(config.strategy.instance, Gossip)
 
 
+def test_friends_are_looked_for_where_nothing_is_said() -> None:
+    assert load().strategy.instance == Friends()
+    assert load().strategy.label == "friends", "it has no presets: there is nothing to tune"
+
+
 def test_naming_another_entry_drops_the_options_of_the_old_one() -> None:
     Path("c.toml").write_text('[strategy]\nname = "afind+"\ntau = 0.9\n')
     assert isinstance(load("c.toml", ["strategy=gossip"]).strategy.instance, Gossip)
@@ -73,8 +79,8 @@ def test_a_config_survives_toml(words: list[str]) -> None:
 
 def test_presets_set_fields_and_given_options_win() -> None:
     tuned, literal = (
-        load(None, []).strategy.instance,
-        load(None, ["strategy.preset=literal"]).strategy.instance,
+        load(None, ["strategy=afind+"]).strategy.instance,
+        load(None, ["strategy=afind+", "strategy.preset=literal"]).strategy.instance,
     )
     assert isinstance(tuned, Afind)
     assert isinstance(literal, Afind)
@@ -89,13 +95,15 @@ def test_presets_set_fields_and_given_options_win() -> None:
         "visit",
         False,
     )
-    mixed = load(None, ["strategy.preset=literal", "strategy.protocol=exchange"]).strategy.instance
+    mixed = load(
+        None, ["strategy=afind+", "strategy.preset=literal", "strategy.protocol=exchange"]
+    ).strategy.instance
     assert isinstance(mixed, Afind)
     assert (mixed.threshold, mixed.protocol) == ("literal", "exchange")
 
 
 def test_replace_changes_presets_cleanly() -> None:
-    config = load(None, ["strategy.preset=tuned", "strategy.tau=0.9"]).replace(
+    config = load(None, ["strategy=afind+", "strategy.tau=0.9"]).replace(
         **{"strategy.preset": "paper"}
     )
     assert isinstance(config.strategy.instance, Afind)
@@ -107,16 +115,19 @@ def test_replace_changes_presets_cleanly() -> None:
     [
         ("strategy=afnd", "unknown strategy 'afnd'; did you mean 'afind'?"),
         ("strategy=afind+ strategy.taw=1", "afind+: unknown option 'taw'; did you mean 'tau'?"),
-        ("strategy.tau=-1", "afind+: tau should be greater than 0, got -1"),
+        ("strategy=afind+ strategy.tau=-1", "afind+: tau should be greater than 0, got -1"),
         (
-            "strategy.tau=high",
+            "strategy=afind+ strategy.tau=high",
             "afind+: tau should be a valid number, unable to parse string as a number, got 'high'",
         ),
         (
-            "strategy.threshold=norm",
+            "strategy=afind+ strategy.threshold=norm",
             "afind+: threshold should be 'normalised', 'literal', 'softmax_p', 'mean', ",
         ),
-        ("strategy.preset=papr", "afind+.preset: unknown preset 'papr'; did you mean 'paper'?"),
+        (
+            "strategy=afind+ strategy.preset=papr",
+            "afind+.preset: unknown preset 'papr'; did you mean 'paper'?",
+        ),
         (
             "partition=dirichlet partition.alpha=0",
             "dirichlet: alpha should be greater than 0, got 0",
@@ -152,19 +163,25 @@ def test_replace_changes_presets_cleanly() -> None:
         ("peers=3 peers=4", "peers: is given twice"),
         ("rounds=true", "rounds: should be a whole number, got true"),
         ("train.lr=inf", "train: lr should be a finite number, got inf"),
-        ("strategy.k=true", "afind+: k should not be true; give a value"),
+        ("strategy.k=true", "friends: k should not be true; give a value"),
         ("device=meta", "device: 'meta' is not available"),
         (
-            "strategy.protocol=visit strategy.proxy=delta",
+            "strategy=afind+ strategy.protocol=visit strategy.proxy=delta",
             "afind+: protocol=visit knows neighbours by proxy=grad only",
         ),
         (
-            "strategy.preset=paper strategy.proxy=feature_mean_centered",
+            "strategy=afind+ strategy.preset=paper strategy.proxy=feature_mean_centered",
             "afind+: proxy=feature_mean_centered needs the cards",
         ),
-        ("strategy.proxy=grat", "afind+: proxy should be body_drift, delta, feature_mean,"),
-        ("strategy.proxy=no.py:Phi", "afind+: proxy 'no.py:Phi': cannot import 'no.py'"),
-        ("strategy.bits=8", "afind+: bits should be 1 or 32, got 8"),
+        (
+            "strategy=afind+ strategy.proxy=grat",
+            "afind+: proxy should be body_drift, delta, feature_mean,",
+        ),
+        (
+            "strategy=afind+ strategy.proxy=no.py:Phi",
+            "afind+: proxy 'no.py:Phi': cannot import 'no.py'",
+        ),
+        ("strategy=afind+ strategy.bits=8", "afind+: bits should be 1 or 32, got 8"),
         ("stages=simgate:proxy=grat", "simgate: proxy should be body_drift, delta, feature_mean,"),
         (
             "strategy=amity.core:Ask2",
@@ -182,10 +199,10 @@ def test_every_mistake_gets_one_line_with_the_remedy(words: str, message: str) -
 
 @pytest.mark.parametrize("name", [entry.name for entry in proxies])
 def test_every_proxy_of_the_table_can_be_named(name: str) -> None:
-    strategy = load(None, [f"strategy.proxy={name}"]).strategy.instance
+    strategy = load(None, ["strategy=afind+", f"strategy.proxy={name}"]).strategy.instance
     assert isinstance(strategy, Afind)
     assert strategy.card.kind == proxies.made(name)
-    assert strategy.card.lasting == (name == "grad_ref")
+    assert strategy.card.lasting == (name in ("grad_ref", "twins", "twins_body"))
 
 
 @dataclass(frozen=True)
@@ -218,7 +235,7 @@ def test_no_strategy_stage_method_or_proxy_is_known_by_name(repository: Path) ->
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Constant) and node.value in names
     }
-    assert known == {("sections.py", name) for name in ("afind+", "finetune", "local")}, (
+    assert known == {("sections.py", name) for name in ("friends", "finetune", "local")}, (
         "only what a section is where nothing is said"
     )
 

@@ -34,7 +34,7 @@ def test_an_own_strategy_of_under_30_lines_takes_part_in_compare(repository: Pat
 def test_quickstart_prints_rows_that_sum_to_one(repository: Path) -> None:
     out = run_example(repository, "quickstart.py")
     rows = [line for line in out.splitlines() if "<-" in line]
-    assert len(rows) == 10
+    assert len(rows) == 16
     for row in rows:
         assert sum(map(float, re.findall(r" (0\.\d\d|1\.00)", row))) == pytest.approx(1, abs=0.1)
 

@@ -135,7 +135,7 @@ def test_stages_and_methods_may_be_objects_too() -> None:
     assert result.complete
     assert result.config.label == "gossip/Half/krum"
     assert [stage.to_dict().get("share") for stage in result.config.stages] == [0.25, None]
-    assert load(None, {"stages": Half}).label == "afind+:tuned/Half"
+    assert load(None, {"stages": Half}).label == "friends/Half"
     changed = result.config.replace(**{"stages.Half.share": 0.75})
     assert changed.stages[0].instance == Half(0.75)
 

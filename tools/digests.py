@@ -26,6 +26,7 @@ from typing import Any
 import amity
 
 TINY: dict[str, Any] = {
+    "strategy": "afind+",
     "peers": 6,
     "rounds": 4,
     "partition": {"name": "pathological", "classes": 5, "samples": 10, "test": 30},

@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from amity.lab.run import resume, run
     from amity.lab.swarm import swarm
     from amity.lab.sweep import Sweep, sweep
+    from amity.lab.worlds import Worlds, compare_worlds
     from amity.peer.proxies import Proxy
     from amity.peer.proxy import CardSpec
     from amity.peer.trials import Agreement, Alone
@@ -92,6 +93,7 @@ RUNNING = {
     "amity.lab.compare": ("compare",),
     "amity.lab.sweep": ("sweep", "Sweep"),
     "amity.lab.swarm": ("swarm",),
+    "amity.lab.worlds": ("compare_worlds", "Worlds"),
     "amity.lab.result": ("Result",),
     "amity.lab.comparison": ("Comparison",),
     "amity.config": ("Config", "load"),
@@ -201,9 +203,11 @@ __all__ = [
     "Training",
     "View",
     "Visit",
+    "Worlds",
     "__version__",
     "chain",
     "compare",
+    "compare_worlds",
     "datasets",
     "load",
     "partitions",

@@ -1,5 +1,5 @@
-"""The command line. Every option is a config key: `amity run data=digits peers=10 strategy=afind+
-strategy.tau=0.8`."""
+"""The command line. Every option is a config key: `amity run data=digits peers=10 strategy=gossip
+strategy.k=3`."""
 
 from __future__ import annotations
 

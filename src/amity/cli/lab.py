@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from amity.lab.compare import Before
     from amity.lab.comparison import Comparison
     from amity.lab.sweep import Grid, Sweep
+    from amity.lab.worlds import Worlds
 
 
 def run(words: Words = None) -> None:
@@ -61,20 +62,22 @@ def resume(path: Where, words: Keys = None) -> None:
 
 def compare(words: Words = None) -> None:
     """Compare strategies, paired by seed. Own keys: strategies=A,B:preset,C:k=5 seeds=0,1,2 out=DIR
-    jobs=N sinks=A,B."""
+    jobs=N sinks=A,B, and shifts=rotate:groups=2,none for several worlds side by side."""
     from amity.config import count, load, out_path, seeds_of, split_list, split_words
     from amity.lab.compare import DEFAULT_STRATEGIES
     from amity.lab.compare import compare as compare_strategies
-    from amity.show.terminal import show_table
+    from amity.lab.worlds import compare_worlds
+    from amity.show.terminal import show_table, show_worlds
 
-    file, values, mine = split_words(words or [], "strategies", "seeds", "out", "jobs", "sinks")
+    own = ("strategies", "seeds", "shifts", "out", "jobs", "sinks")
+    file, values, mine = split_words(words or [], *own)
     for key in values:
         if key.partition(".")[0] == "strategy":
             raise ConfigError(
                 f"{key}: a comparison names its strategies by strategies=NAME:option=value,..."
             )
     base, jobs = load(file, values), count(mine, "jobs")
-    comparison = compare_strategies(
+    asked = (
         split_list(mine["strategies"]) if "strategies" in mine else DEFAULT_STRATEGIES,
         seeds_of(mine.get("seeds", "0,1,2")),
         base,
@@ -83,8 +86,13 @@ def compare(words: Words = None) -> None:
         sinks_of(mine, file),
         _announcing(jobs),
     )
+    if "shifts" in mine:
+        worlds = compare_worlds(split_list(mine["shifts"]), *asked)
+        show_worlds(worlds)
+        return _finish(worlds)
+    comparison = compare_strategies(*asked)
     show_table(comparison)
-    _finish(comparison)
+    return _finish(comparison)
 
 
 def sweep(words: Words = None) -> None:
@@ -95,13 +103,13 @@ def sweep(words: Words = None) -> None:
     NAME alone. Every strategy gets the same number of tries: budget=N, or as many as the smallest
     grid has.
     """
-    from amity.config import count, load, out_path, seeds_of, split_list, split_words
+    from amity.config import SECTIONS, count, load, out_path, seeds_of, split_list, split_words
     from amity.lab.sweep import sweep as sweep_grid
     from amity.show.terminal import show_table
 
     own = ("strategies", "seeds", "out", "jobs", "budget", "sinks")
     file, values, mine = split_words(words or [], *own)
-    names = split_list(mine.get("strategies", "afind+"))
+    names = split_list(mine.get("strategies", SECTIONS["strategy"].default))
     grid = _grid(names, values)
     base = load(file, {key: value for key, value in values.items() if key not in grid})
     jobs = count(mine, "jobs")
@@ -235,7 +243,7 @@ def _announce(configs: Sequence[Config], jobs: int) -> None:
     )
 
 
-def _finish(comparison: Comparison) -> None:
+def _finish(comparison: Comparison | Worlds) -> None:
     say(f"report: {comparison.path / 'report.html'}")
     for what, error in comparison.errors.items():
         complain(f"{what} failed: {error}")

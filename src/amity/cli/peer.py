@@ -36,7 +36,7 @@ patience = 30              # seconds that an answer may take
 
 [run]                      # keys of `amity run`
 data = "digits"            # yours: "scans.npz", a folder of images, "table.csv", ...
-strategy = "afind+"
+strategy = "friends"
 rounds = 100
 """
 

@@ -51,7 +51,7 @@ SECTIONS: dict[str, Section] = {
     "shift": Section(shifts, SILENT["shift"], Grouping),
     "topology": Section(topologies, "full", Availability),
     "model": Section(models, "fedavg_cnn", Layers),
-    "strategy": Section(strategies, "afind+"),
+    "strategy": Section(strategies, "friends"),
     "method": Section(methods, "finetune"),
     "mixer": Section(mixers, "mean"),
     "privacy": Section(privacies, "none"),

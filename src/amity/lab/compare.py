@@ -32,9 +32,9 @@ DEFAULT_STRATEGIES = (
     "gossip:k=5",
     "pens:k=5",
     "federico:k=5",
-    "afind",
     "afind+:paper",
     "afind+:tuned",
+    "friends",
     "oracle",
 )
 

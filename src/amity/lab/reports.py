@@ -8,13 +8,17 @@ from amity.errors import RunDirError
 from amity.files import write_atomically
 from amity.lab.comparison import read_comparison
 from amity.lab.result import Result
+from amity.lab.worlds import INDEX, read_worlds
 from amity.show.report import run_html
 from amity.store import read_config
 
 
 def write_report(path: Path) -> Path:
-    """Write report.html again: for a run, a comparison (a folder of runs by strategy and seed), a
-    swarm, a peer's folder, or a folder of several peers' folders."""
+    """Write report.html again: for a run, a comparison (a folder of runs by strategy and seed),
+    comparisons in several worlds, a swarm, a peer's folder, or a folder of several peers'
+    folders."""
+    if (path / INDEX).is_file():
+        return read_worlds(path).save()
     if (path / "config.toml").is_file() and not (path / "audit.jsonl").is_file():
         text = run_html(_whole(path), _of_peers(path))
     elif _is_of_peers(path):

@@ -17,7 +17,7 @@ learns.
 
     [run]                        # config keys as in `amity run`
     data = "scans.npz"
-    strategy = "afind+"
+    strategy = "friends"
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from amity.reproduce.presets import Layer, Preset
-from amity.strategies import strategies
 
 GOSSIP = "Gossip"
 """The row whose bytes are the measure of all."""
@@ -25,7 +24,7 @@ BACKBONES: Mapping[str, Layer] = {"finetune": {"method": "finetune"}, "head": {"
 
 
 def afind(most: int, **options: Any) -> Layer:
-    """AFIND+ as we recommend it, with as many neighbours at most as rivals take."""
+    """AFIND+ as it is by default, with as many neighbours at most as rivals take."""
     return {"strategy": {"name": "afind+", "max_neighbours": most, **options}}
 
 
@@ -36,7 +35,7 @@ def blind(most: int) -> Layer:
 
 def default() -> dict[str, Layer]:
     """The default strategy as it is."""
-    return {NEW: {"strategy": {"name": NEW}}} if NEW in strategies else {}
+    return {NEW: {"strategy": {"name": NEW}}}
 
 
 def gossip(k: int) -> Layer:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
@@ -145,6 +145,13 @@ def _curves(results: Sequence[Result]) -> tuple[Array, Array]:
 def accuracy_curves(runs: Runs) -> Figure:
     """Mean test accuracy by round; the band is one standard deviation over seeds."""
     figure, axes = _axes()
+    draw_accuracy(axes, runs)
+    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def draw_accuracy(axes: Axes, runs: Runs) -> None:
+    """The curves of `accuracy_curves`, without a legend."""
     look = styles(runs)
     for label, results in runs.items():
         rounds, accuracy = _curves(results)
@@ -162,8 +169,6 @@ def accuracy_curves(runs: Runs) -> Figure:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="round", ylabel="test accuracy, mean over peers (%)")
     _focus(axes, runs)
-    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
-    return figure
 
 
 def _focus(axes: Axes, runs: Runs) -> None:
@@ -296,14 +301,14 @@ def heat_maps(runs: Runs, friendship: Friendship) -> Figure:
         axes.axis("off")
     for axes, (title, matrix) in zip(grid, panels, strict=False):
         colours = "Greens" if matrix is truth else "Blues"
-        _heat(figure, axes, matrix[np.ix_(order, order)].copy(), colours)
+        heat(figure, axes, matrix[np.ix_(order, order)].copy(), colours)
         axes.set_title(
             title if len(title) < 26 else title[:24] + "…", fontsize=8 if len(title) < 18 else 6
         )
     return figure
 
 
-def _heat(figure: Figure, axes: Axes, shown: Array, colours: str) -> None:
+def heat(figure: Figure | SubFigure, axes: Axes, shown: Array, colours: str) -> None:
     """One matrix without its diagonal, and its scale."""
     np.fill_diagonal(shown, np.nan)
     most = float(np.nanmax(shown)) if np.nansum(shown) > 0 else 1.0

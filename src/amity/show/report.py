@@ -91,6 +91,13 @@ def _options(pick: Pick[Any]) -> str:
 
 def comparison_html(comparison: Comparison) -> str:
     """The report of a comparison."""
+    return page(
+        "Amity: comparison", "<h1>Who should I learn from?</h1>", *comparison_parts(comparison)
+    )
+
+
+def comparison_parts(comparison: Comparison) -> list[str]:
+    """All that the report of a comparison says, without its headline."""
     story = comparison.story
     seeds = [run.config.seed for run in next(iter(story.runs.values()))]
     configs = [runs[0].config for runs in story.runs.values()]
@@ -98,15 +105,14 @@ def comparison_html(comparison: Comparison) -> str:
         f'<p class="bad">{html.escape(what)}: {html.escape(error)}</p>'
         for what, error in story.errors.items()
     )
-    return page(
-        "Amity: comparison",
-        f"<h1>Who should I learn from?</h1><p>{html.escape(describe(configs, seeds))}</p>",
+    return [
+        f"<p>{html.escape(describe(configs, seeds))}</p>",
         _friend(story),
         failed,
         table(comparison.lines, references(story.runs), story.said),
         *html_of(story),
         _details("Config of the first run", story.config),
-    )
+    ]
 
 
 def run_html(result: Result, peers: Sequence[str] = ()) -> str:

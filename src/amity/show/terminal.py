@@ -22,6 +22,7 @@ from amity.show.summary import cells_of, columns_of, summarise
 if TYPE_CHECKING:
     from amity.lab.comparison import Comparison
     from amity.lab.result import Result
+    from amity.lab.worlds import Worlds
 
 __all__ = [
     "blank_table",
@@ -32,6 +33,7 @@ __all__ = [
     "show_entries",
     "show_run",
     "show_table",
+    "show_worlds",
     "status",
 ]
 
@@ -54,6 +56,28 @@ def show_table(comparison: Comparison) -> None:
     for line in comparison.lines:
         if line.epsilon_excludes:
             say(f"* {line.label}: ε is for the training only; it excludes {line.epsilon_excludes}")
+
+
+def show_worlds(worlds: Worlds) -> None:
+    """All worlds in one table, and what a friend is in each of them."""
+    from amity.show.side_by_side import head_of, lines_of
+
+    names = [name.replace(": ", "\n") for name in head_of(worlds.comparisons)]
+    table = blank_table(names, no_wrap=True)
+    references = {
+        line.label
+        for comparison in worlds.comparisons.values()
+        for line in comparison.lines
+        if line not in comparison.fair
+    }
+    for label, cells in lines_of(worlds.comparisons).items():
+        reference = label in references
+        name = escape(label) + (" (reference)" if reference else "")
+        table.add_row(name, *cells, style="dim" if reference else "")
+    out_console.print(table)
+    for world, comparison in worlds.comparisons.items():
+        if friend := comparison.story.said:
+            say(f"{world}: here a friend is {friend}")
 
 
 def show_run(result: Result, page: Path) -> None:

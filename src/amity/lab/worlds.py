@@ -1,0 +1,138 @@
+"""The same comparison in several worlds, side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from amity.config import SECTIONS, Config, read_spec
+from amity.core import Strategy
+from amity.errors import ConfigError, RunDirError, brief
+from amity.files import csv_text, write_atomically
+from amity.lab.compare import DEFAULT_STRATEGIES, Before, compare, slug, unseen, with_layer
+from amity.lab.comparison import Comparison, read_comparison
+from amity.lab.run import Given, as_config, new_dir, sinks_of
+from amity.show.figures import svg
+from amity.show.side_by_side import markdown, picture, worlds_html
+from amity.sinks.stream import Wanted
+from amity.store import refuse_unusable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+INDEX = "worlds.json"
+"""The folder of every world, by its label."""
+
+
+@dataclass(frozen=True)
+class Worlds:
+    """One comparison for each world: the same strategies, seeds, data and partition, another
+    shift."""
+
+    path: Path
+    comparisons: Mapping[str, Comparison]
+
+    @property
+    def errors(self) -> dict[str, str]:
+        return {
+            f"{world}: {what}": error
+            for world, comparison in self.comparisons.items()
+            for what, error in comparison.errors.items()
+        }
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per world and strategy, as plain data."""
+        return [
+            {"world": world, **row}
+            for world, comparison in self.comparisons.items()
+            for row in comparison.rows
+        ]
+
+    def figure(self) -> Figure:
+        """Accuracy in every world, and who took from whom where there are groups."""
+        return picture(self.comparisons)
+
+    def save(self) -> Path:
+        """Write summary.csv, summary.md, worlds.svg and report.html; returns the path of the
+        report."""
+        write_atomically(self.path / "summary.csv", csv_text(self.rows).encode())
+        write_atomically(self.path / "summary.md", markdown(self.comparisons).encode())
+        write_atomically(self.path / "worlds.svg", svg(self.figure()).encode())
+        write_atomically(self.path / "report.html", worlds_html(self.comparisons).encode())
+        return self.path / "report.html"
+
+
+def compare_worlds(
+    shifts: Sequence[str],
+    strategies: Sequence[str | Strategy] = DEFAULT_STRATEGIES,
+    seeds: Sequence[int] = (0, 1, 2),
+    config: Given = None,
+    out: str | Path | None = None,
+    jobs: int = 0,
+    sinks: Wanted = None,
+    before: Before = unseen,
+    **overrides: Any,
+) -> Worlds:
+    """Compare strategies in several worlds: `amity.compare_worlds(["permute_labels:groups=4",
+    "none"], ["local", "gossip", "friends"], seeds=[0, 1], partition="iid")`.
+
+    Two worlds of one seed differ in their shift and in nothing else. All else is as in `compare`,
+    which is called once for each world, so sinks are opened anew for each.
+    """
+    told = sinks_of(config, sinks)
+    worlds = _worlds(as_config(config, overrides), shifts)
+    path = Path(out) if out else new_dir("worlds")
+    _prepare(path, {label: slug(label) for label in worlds})
+    found = {
+        label: compare(strategies, seeds, base, path / slug(label), jobs, told, before)
+        for label, base in worlds.items()
+    }
+    result = Worlds(path, found)
+    result.save()
+    return result
+
+
+def _worlds(base: Config, shifts: Sequence[str]) -> dict[str, Config]:
+    """The config of every world; mistakes are found before anything runs."""
+    if isinstance(shifts, str) or not shifts:
+        raise ConfigError(f"shifts: expected a list such as ['rotate', 'none'], got {shifts!r}")
+    if base.shift.name != SECTIONS["shift"].default:
+        raise ConfigError("shift: worlds are named by shifts=NAME:option=value,...; leave it out")
+    worlds: dict[str, Config] = {}
+    for spec in shifts:
+        if spec in worlds:
+            raise ConfigError(f"shifts: {spec!r} is named twice")
+        shift = read_spec(spec, SECTIONS["shift"].registry, "shifts")
+        worlds[spec] = with_layer(base, {"shift": shift})
+    return worlds
+
+
+def _prepare(path: Path, folders: Mapping[str, str]) -> None:
+    """Take the folder, or refuse one that is something else."""
+    refuse_unusable(path)
+    known = read_index(path) if (path / INDEX).is_file() else {}
+    if path.exists() and any(path.iterdir()) and not known:
+        raise RunDirError(f"{path}: is not empty and holds no worlds; choose another out=")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunDirError(f"{path}: cannot be used ({brief(error)}); choose another out=") from None
+    write_atomically(path / INDEX, json.dumps({**known, **folders}, indent=1).encode())
+
+
+def read_index(path: Path) -> dict[str, str]:
+    try:
+        folders: dict[str, str] = json.loads((path / INDEX).read_bytes())
+    except (OSError, ValueError):
+        raise RunDirError(f"{path / INDEX}: cannot be read; repeat the command") from None
+    return folders
+
+
+def read_worlds(path: Path) -> Worlds:
+    """Worlds from their directory."""
+    folders = read_index(path)
+    return Worlds(path, {label: read_comparison(path / name) for label, name in folders.items()})

@@ -1,0 +1,162 @@
+"""Several worlds side by side: one table, one picture, one page."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure, SubFigure
+
+from amity.show import figures
+from amity.show.page import html_table, markdown_table, page, section
+from amity.show.report import comparison_parts
+from amity.show.summary import Line, cells_of, columns_of
+
+if TYPE_CHECKING:
+    from amity.lab.comparison import Comparison
+
+Comparisons = Mapping[str, "Comparison"]
+SHOWN = ("accuracy", "vs local", "harmed", "friends")
+"""What the table says of a strategy in each world."""
+NOTE = (
+    "Accuracy in the last round in %, mean over peers ± std over seeds; points over training alone;"
+    " share of peers that do worse than alone; where there are groups, the share of true friends"
+    " among those taken."
+)
+
+
+def head_of(comparisons: Comparisons) -> list[str]:
+    """The columns: each world's own, its name first."""
+    names = ["strategy"]
+    for world, comparison in comparisons.items():
+        first, *others = _shown(comparison)
+        names += [f"{world}: {first}", *others]
+    return names
+
+
+def lines_of(comparisons: Comparisons) -> dict[str, list[str]]:
+    """The cells of every strategy, without its name."""
+    labels = dict.fromkeys(
+        line.label for comparison in comparisons.values() for line in comparison.lines
+    )
+    return {
+        label: [cell for comparison in comparisons.values() for cell in _cells(comparison, label)]
+        for label in labels
+    }
+
+
+def markdown(comparisons: Comparisons) -> str:
+    """The table as Markdown."""
+    lines = [[f"`{label}`", *cells] for label, cells in lines_of(comparisons).items()]
+    return markdown_table(head_of(comparisons), lines) + "\n"
+
+
+def _shown(comparison: Comparison) -> tuple[str, ...]:
+    """Friends are worth a column where there are groups; elsewhere everyone is like everyone, or a
+    friend is a matter of degree."""
+    return SHOWN if grouped(comparison) else SHOWN[:-1]
+
+
+def _cells(comparison: Comparison, label: str) -> list[str]:
+    line: Line | None = next((x for x in comparison.lines if x.label == label), None)
+    if line is None:
+        return ["-"] * len(_shown(comparison))
+    columns = columns_of([line])
+    cells = dict(zip(columns, cells_of(line, columns), strict=True))
+    return [cells[name] for name in _shown(comparison)]
+
+
+def grouped(comparison: Comparison) -> bool:
+    """Whether this world has hidden groups."""
+    friendship = comparison.story.friendship
+    return friendship is not None and friendship.kind == "group"
+
+
+# -- the picture -----------------------------------------------------------------------------------
+
+
+def picture(comparisons: Comparisons) -> Figure:
+    """Accuracy by round in every world, and below it, for the first world with groups, who took
+    from whom beside the truth."""
+    shown = next((c for c in comparisons.values() if grouped(c)), None)
+    height = 3.2 if shown is None else 5.6
+    figure = Figure(figsize=(max(5.5 * len(comparisons), 7.5), height), layout="constrained")
+    if shown is None:
+        _curves(figure, comparisons)
+        return figure
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=(3.2, 2.4))[:, 0]
+    _curves(above, comparisons)
+    _matrices(below, shown)
+    return figure
+
+
+def _curves(figure: Figure | SubFigure, comparisons: Comparisons) -> None:
+    plots = figure.subplots(1, len(comparisons), squeeze=False, sharey=True)[0]
+    for axes, (world, comparison) in zip(plots, comparisons.items(), strict=True):
+        figures.draw_accuracy(axes, _references_first(comparison))
+        axes.set_title(f"{world}: {_groups(comparison)}", fontsize=9)
+    lines = [line for comparison in comparisons.values() for line in comparison.lines]
+    lowest, highest = min(x.accuracy for x in lines), max(x.best for x in lines)
+    plots[0].set_ylim(max(0, 100 * lowest - 6), 100 * highest + 1.5)
+    for axes in plots[1:]:
+        axes.set_ylabel("")
+    plots[-1].legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def _references_first(comparison: Comparison) -> figures.Runs:
+    """So that their curves lie below those of strategies that reach them."""
+    runs, fair = comparison.story.runs, {line.label for line in comparison.fair}
+    return {label: runs[label] for label in sorted(runs, key=fair.__contains__)}
+
+
+def _groups(comparison: Comparison) -> str:
+    friendship = comparison.story.friendship
+    found = set() if friendship is None else set(friendship.groups.values())
+    return f"{len(found)} hidden groups" if found else "no hidden groups"
+
+
+def _matrices(figure: SubFigure, comparison: Comparison) -> None:
+    """The true groups, and the rows of all that a real network could run and that take anyone."""
+    friendship = comparison.story.friendship
+    if friendship is None:
+        return
+    order = figures.order_of(friendship)
+    taking = [line.label for line in comparison.fair if line.taken > 0]
+    drawn = [("true groups", friendship.matrix, "Greens")]
+    for label in taking:
+        first = comparison.results[label][0]
+        drawn.append((label, figures.mixing_matrix(first, friendship.names), "Blues"))
+    plots = figure.subplots(1, len(drawn), squeeze=False)[0]
+    for axes, (title, matrix, colours) in zip(plots, drawn, strict=True):
+        axes.axis("off")
+        figures.heat(figure, axes, np.array(matrix[np.ix_(order, order)], float), colours)
+        axes.set_title(title, fontsize=8)
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def worlds_html(comparisons: Comparisons) -> str:
+    """The report: all worlds in one table and one picture, then each with all of its panels."""
+    lines: Sequence[Sequence[str]] = [
+        [label, *cells] for label, cells in lines_of(comparisons).items()
+    ]
+    parts = [
+        part
+        for world, comparison in comparisons.items()
+        for part in (f"<h1>World: {html.escape(world)}</h1>", *comparison_parts(comparison))
+    ]
+    return page(
+        "Amity: worlds",
+        "<h1>Who should I learn from?</h1>",
+        section("All worlds side by side", NOTE, html_table(head_of(comparisons), lines)),
+        section(
+            "At a glance",
+            "Accuracy by round in every world; below, in the first world with groups, who took from"
+            " whom (row: who took) beside the groups that no peer was told.",
+            figures.svg(picture(comparisons)),
+        ),
+        *parts,
+    )
