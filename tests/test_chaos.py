@@ -168,14 +168,14 @@ def paced(
             enter(name)
         train = Rounds._train
 
-        def later(self: Rounds, t: int, near: tuple[str, ...], phase: Phase) -> Any:
+        def later(self: Rounds, t: int, *rest: Any) -> Any:
             online = self._online
             online.stop.wait(seconds)
             while gates is not None:
                 _note(online, gates)
                 if t <= _allowed(gates, name) or online.stop.wait(0.05):
                     break
-            return train(self, t, near, phase)
+            return train(self, t, *rest)
 
         Rounds._train = later  # type: ignore[method-assign]
 
