@@ -22,7 +22,6 @@ import tomli_w
 from amity.files import write_atomically
 from amity.lab.result import Result
 from amity.lab.run import run
-from amity.net.moment import Phase
 from amity.net.online import Online
 from amity.net.ops.collect import merge
 from amity.net.ops.swarm import Swarm
