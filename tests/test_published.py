@@ -303,7 +303,7 @@ def test_augmentation_changes_training_but_neither_proxies_nor_losses() -> None:
     train = {"epochs": 1, "batch": 8, "lr": 0.05}
     engine = {"vectorise": "off"}  # augmented training is never stacked
     plain, moved = (
-        simulate(tiny(train={**train, "augment": kind}, engine=engine))
+        simulate(tiny(strategy="afind+", train={**train, "augment": kind}, engine=engine))
         for kind in ("none", "crop_flip")
     )
     for simulation in (plain, moved):

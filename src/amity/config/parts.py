@@ -35,8 +35,8 @@ class Train:
     """Of all passes through the model; parameters and optimiser are fp32. auto: bf16 where the
     device has it natively and models are not tiny; the run records which."""
     augment: Literal["none", "crop_flip"] = "none"
-    """Random crops (4 pixels of padding) and mirror images while training; never for proxies,
-    losses or tests."""
+    """Random crops (4 pixels of padding) and mirror images while training; never for losses, tests
+    or proxies, unless a proxy trains itself (`twins`)."""
 
 
 @dataclass(frozen=True)
