@@ -67,6 +67,16 @@ class FriendBook:
         near = [min(self.alike[j], MOST) for j in self.friends]
         return len(near) >= FEWEST and statistics.fmean(near) >= TIGHT
 
+    @property
+    def undivided(self) -> bool:
+        """Whether everyone whom I know is in my group, so that there are no groups."""
+        return len(self.friends) == len(self.alike)
+
+
+def agree(agreement: float, alone: float) -> bool:
+    """Whether strangers are right on my examples as often as I would be alone."""
+    return agreement >= alone - SLACK
+
 
 @strategies.register("friends")
 @dataclass(frozen=True)
@@ -132,7 +142,7 @@ class Friends:
         book = yield from self._look(view, FriendBook.read(view))
         book = replace(book, company=self._company(view, book))
         ring = _ring(view)
-        tried = self._strangers(view, book, ring) if self._due(view, book) else ()
+        tried = self._strangers(book, ring) if self._due(view, book) else ()
         chosen = self._taken(book, ring)
         arrived = yield Ask(Pull(), tuple(sorted({*chosen, *tried})))
         far: Answers = (yield Ask(Distance(), tuple(sorted(arrived)))) if arrived else {}
@@ -172,13 +182,11 @@ class Friends:
     def _company(self, view: View, book: FriendBook) -> Company:
         """Whom to take, by what is known so far."""
         here = [j for j in view.neighbours if j in book.friends]
-        if len(book.friends) == len(book.alike):
+        if book.undivided:
             return "everyone"
         if book.grouped:
             return "friends"
-        if book.alone is None or book.agreement is None:
-            return "everyone"
-        if book.agreement >= book.alone - SLACK:
+        if book.alone is None or book.agreement is None or agree(book.agreement, book.alone):
             return "everyone"
         return "friends" if here else "alone"
 
@@ -191,10 +199,10 @@ class Friends:
     # -- trials ------------------------------------------------------------------------------------
 
     def _due(self, view: View, book: FriendBook) -> bool:
-        alike = book.grouped or len(book.friends) == len(book.alike)
-        return not alike and view.round in {round(share * view.rounds) for share in TRIALS}
+        sure = book.grouped or book.undivided
+        return not sure and view.round in {round(share * view.rounds) for share in TRIALS}
 
-    def _strangers(self, view: View, book: FriendBook, ring: list[PeerId]) -> tuple[PeerId, ...]:
+    def _strangers(self, book: FriendBook, ring: list[PeerId]) -> tuple[PeerId, ...]:
         return tuple([j for j in ring if j not in book.friends][: self.k])
 
     def _try(
@@ -225,7 +233,7 @@ class Friends:
             return ""
         said = [_about_groups(notes)]
         if "agreement" in notes:
-            verdict = "agree" if notes["agreement"] >= notes["alone"] - SLACK else "do not agree"
+            verdict = "agree" if agree(notes["agreement"], notes["alone"]) else "do not agree"
             said.append(
                 f"strangers {verdict}: right on {notes['agreement']:.0%} of its examples,"
                 f" where learning alone is right on {notes['alone']:.0%}"
