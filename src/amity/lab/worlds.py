@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from amity.config import SECTIONS, Config, read_spec
 from amity.core import Strategy
-from amity.errors import ConfigError, RunDirError, brief
+from amity.errors import ConfigError, RunDirError
 from amity.files import csv_text, write_atomically
 from amity.lab.compare import DEFAULT_STRATEGIES, Before, compare, slug, unseen, with_layer
 from amity.lab.comparison import Comparison, read_comparison
@@ -18,7 +18,7 @@ from amity.lab.run import Given, as_config, new_dir, sinks_of
 from amity.show.figures import svg
 from amity.show.side_by_side import markdown, picture, worlds_html
 from amity.sinks.stream import Wanted
-from amity.store import refuse_unusable
+from amity.store import refuse_foreign
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -113,14 +113,8 @@ def _worlds(base: Config, shifts: Sequence[str]) -> dict[str, Config]:
 
 def _prepare(path: Path, folders: Mapping[str, str]) -> None:
     """Take the folder, or refuse one that is something else."""
-    refuse_unusable(path)
-    known = read_index(path) if (path / INDEX).is_file() else {}
-    if path.exists() and any(path.iterdir()) and not known:
-        raise RunDirError(f"{path}: is not empty and holds no worlds; choose another out=")
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunDirError(f"{path}: cannot be used ({brief(error)}); choose another out=") from None
+    refuse_foreign(path, INDEX, found="no worlds")
+    known = read_index(path) if (path / INDEX).exists() else {}
     write_atomically(path / INDEX, json.dumps({**known, **folders}, indent=1).encode())
 
 

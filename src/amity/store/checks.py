@@ -12,8 +12,9 @@ from amity.errors import RunDirError
 from amity.store.reading import CODE
 
 
-def refuse_foreign(path: Path, *known: str) -> None:
-    """Make a directory. Refuse one that holds anything other than these."""
+def refuse_foreign(path: Path, *known: str, found: str = "something else") -> None:
+    """Make a directory. Refuse one that holds anything other than these; `found` says what it holds
+    then."""
     refuse_unusable(path)
     try:
         if (
@@ -21,7 +22,7 @@ def refuse_foreign(path: Path, *known: str) -> None:
             and any(path.iterdir())
             and not any((path / name).exists() for name in known)
         ):
-            raise RunDirError(f"{path}: is not empty and holds something else; choose another out=")
+            raise RunDirError(f"{path}: is not empty and holds {found}; choose another out=")
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunDirError(
