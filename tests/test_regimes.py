@@ -70,7 +70,8 @@ def test_the_map_has_every_kind_of_world() -> None:
     assert {world.called for world in large} == {*KINDS, LONERS}
     assert {world.data for world in small} == {"digits", "fashionmnist", "cifar10", "femnist"}
     assert {world.samples for world in small} == {50, 100, 200, 500}
-    shifts = {"permute_labels", "rotate", "permute_pixels", "invert", "corrupt"}
+    turned = {"rotate", "zoom", "permute_pixels"}
+    shifts = {"permute_labels", *turned, "invert", "scale", "corrupt"}
     assert {world.kind.shift.get("name") for world in small} == {*shifts, None}
     assert loners(20).shift["sizes"] == "8,8,1,1,1,1"
 

@@ -62,6 +62,8 @@ KINDS: Mapping[str, Kind] = {
     "slightly rotated": _shift(
         "four groups that hold the camera a bit askew", "rotate", strength=15.0
     ),
+    "zoomed": _shift("four groups that stand nearer or farther", "zoom"),
+    "scaled": _shift("four groups whose sensors have other units", "scale"),
     "pixels permuted": _shift("four groups whose sensors are wired differently", "permute_pixels"),
     "inverted": _shift("four groups that see parts of the picture as a negative", "invert"),
     "corrupted": _shift("four groups whose cameras have other faults", "corrupt"),
@@ -135,9 +137,11 @@ def _smoke(peers: int) -> list[Regime]:
 
 def _cpu(peers: int) -> list[Regime]:
     clothes = (
-        *(("iid", 100), ("α=0.3", 100), ("3 classes", 100), ("5 groups of classes", 100)),
-        *(("labels permuted", 100), ("labels permuted", 500), ("some labels permuted", 100)),
-        *((LONERS, 100), ("rotated", 50), ("rotated", 200), ("inverted", 100), ("corrupted", 100)),
+        *(("iid", 100), ("iid", 500), ("α=0.3", 100), ("3 classes", 50), ("3 classes", 100)),
+        *(("5 groups of classes", 100), ("labels permuted", 100), ("labels permuted", 500)),
+        *(("some labels permuted", 100), (LONERS, 100), ("rotated", 50), ("rotated", 200)),
+        *(("slightly rotated", 100), ("zoomed", 100), ("scaled", 100), ("pixels permuted", 100)),
+        *(("inverted", 100), ("corrupted", 100), ("slightly corrupted", 100)),
     )
     objects = ("3 classes", "5 groups of classes", "labels permuted", "rotated")
     return [
