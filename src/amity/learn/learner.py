@@ -228,6 +228,7 @@ class Learner:
         round: int = 0,
         bounds: Bounds = FREE,
         noise: DpSgd | None = None,
+        batch: int | None = None,
     ) -> Fitted:
         """`epochs` epochs of SGD on `part` of theta (None: all of it), or with `noise` of DP-SGD.
         Returns the new theta and the mean loss of the last epoch. Everything outside `part` comes
@@ -247,6 +248,7 @@ class Learner:
             cached=self._cached_features(data) if at_head else None,
             optimiser=self._optimiser(part, round),
             hold=_Hold(self, part, bounds),
+            batch=batch or self.recipe.batch,
         )
         mean, seed = float("nan"), int(rng.integers(2**62))
         with _seeded(seed) if self._by_chance(data) else nullcontext():
@@ -261,8 +263,8 @@ class Learner:
         """One epoch, or what the noise's steps have room for; its mean loss, None if there was no
         example."""
         losses, examples = [], 0
-        private = course.noise is not None
-        for chosen in self._batches(len(course.data), course.rng, private=private):
+        private, count = course.noise is not None, len(course.data)
+        for chosen in self._batches(count, course.rng, private=private, batch=course.batch):
             if course.spent:
                 break
             losses.append(self._descend(course, chosen))
@@ -287,11 +289,10 @@ class Learner:
         return loss.detach() * len(chosen)
 
     def _batches(
-        self, count: int, rng: np.random.Generator, private: bool
+        self, count: int, rng: np.random.Generator, *, private: bool, batch: int
     ) -> Iterator[torch.Tensor]:
         """An epoch: all examples in random order; or for DP-SGD as many batches, each with every
         example by chance."""
-        batch = self.recipe.batch
         if not private:
             yield from torch.split(torch.from_numpy(rng.permutation(count)), batch)
             return
@@ -362,7 +363,7 @@ class Learner:
         whole = self.layout.everything
         self._load(theta, whole)
         self.module.eval()
-        chosen = next(self._batches(len(data), rng, private=True))
+        chosen = next(self._batches(len(data), rng, private=True, batch=self.recipe.batch))
         loss = float(self._private_gradient(data, chosen, whole, rng, noise)) / max(len(chosen), 1)
         self.private_steps += 1
         self.forward_examples += len(chosen)
@@ -511,6 +512,7 @@ class _Fitting:
     """What the frozen body hands to the head, where only the head is trained."""
     optimiser: Sgd
     hold: _Hold
+    batch: int
     done: int = 0
     """Steps so far."""
 

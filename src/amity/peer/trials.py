@@ -30,7 +30,8 @@ class Alone(ModelFact):
 
     def on(self, me: Peer, models: Mapping[PeerId, torch.Tensor]) -> list[Any]:
         world, (one, other) = me.world, halves(me.data.train)
-        epochs, right = solo_epochs(world.rounds * world.epochs), 0.0
+        planned, batch, right = world.rounds * world.epochs, world.learner.recipe.batch, 0.0
+        epochs = solo_epochs(planned, len(me.data.train), batch)
         for part, rest in ((one, other), (other, one)):
             if not len(rest):
                 return [math.nan for _ in models]

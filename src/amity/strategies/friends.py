@@ -22,15 +22,16 @@ from amity.strategies.registry import strategies
 Company = Literal["alone", "friends", "everyone"]
 CODES: Final[Mapping[Company, float]] = {"alone": 0.0, "friends": 1.0, "everyone": 2.0}
 TAKES: Final[Mapping[float, str]] = {0.0: "nobody", 1.0: "its friends", 2.0: "everyone"}
-LINK: Final = 0.8
-"""Groups whose mean likeness is at least this become one: between 1 (the same distribution) and
-what is seen of groups that share half of their answers."""
 TIGHT: Final = 0.88
 """A group is one of its own, and not merely the nearest part of a crowd, if I am so like it."""
 FEWEST: Final = 3
 """So many friends at least are a group that needs no trial."""
 SLACK: Final = 0.05
 """A crowd agrees with me if it is right as often as I would be alone, up to this."""
+CURVE: Final = 0.17
+"""Errors fall with the number n of examples as n to the power of minus this."""
+OWN: Final = 1 / 3
+"""The weight of my own model among strangers."""
 TRIALS: Final = (0.08, 0.16, 0.3, 0.5, 0.7)
 """When, as shares of all rounds, a peer without a group tries the crowd."""
 FAR: Final = 1.75
@@ -64,8 +65,13 @@ class FriendBook:
     @property
     def grouped(self) -> bool:
         """Whether I belong to a group of my own beyond doubt."""
+        return self.near >= FEWEST
+
+    @property
+    def near(self) -> int:
+        """How many friends I have who are really like me."""
         near = [min(self.alike[j], MOST) for j in self.friends]
-        return len(near) >= FEWEST and statistics.fmean(near) >= TIGHT
+        return len(near) if near and statistics.fmean(near) >= TIGHT else 0
 
     @property
     def undivided(self) -> bool:
@@ -73,9 +79,12 @@ class FriendBook:
         return len(self.friends) == len(self.alike)
 
 
-def agree(agreement: float, alone: float) -> bool:
-    """Whether strangers are right on my examples as often as I would be alone."""
-    return agreement >= alone - SLACK
+def agree(agreement: float, alone: float, friends: int = 0) -> bool:
+    """Whether strangers are right on my examples as often as I would be alone, or as I would be
+    with this many friends: errors fall with the examples that a model has seen."""
+    if not friends:
+        return agreement >= alone - SLACK
+    return 1 - agreement <= (1 - alone) * (2 * (friends + 1)) ** -CURVE
 
 
 @strategies.register("friends")
@@ -154,7 +163,7 @@ class Friends:
             chosen = self._taken(book, ring)
         taken = [j for j in chosen if j in arrived and j not in refused]
         notes = _notes(book, len(refused))
-        return Decision(spread((view.me, *taken)), book.write(), notes, dict(book.alike))
+        return Decision(self._row(view, book, taken), book.write(), notes, dict(book.alike))
 
     def _look(self, view: View, book: FriendBook) -> Generator[Ask, Answers, FriendBook]:
         """Compare cards, if there are faces that I do not know."""
@@ -169,7 +178,7 @@ class Friends:
         book = replace(book, looked=view.round, wait=wait)
         if view.me not in alike:
             return book
-        found = groups(alike, LINK)
+        found = groups(alike)
         mine = next(group for group in found if view.me in group)
         absent = [j for j in book.friends if j not in alike]
         return replace(
@@ -186,7 +195,7 @@ class Friends:
             return "everyone"
         if book.grouped:
             return "friends"
-        if book.alone is None or book.agreement is None or agree(book.agreement, book.alone):
+        if book.alone is None or book.agreement is None or agree(book.agreement, book.alone, book.near):
             return "everyone"
         return "friends" if here else "alone"
 
@@ -195,6 +204,12 @@ class Friends:
             return []
         mine = ring if book.company == "everyone" else [j for j in ring if j in book.friends]
         return mine[: self.k]
+
+    def _row(self, view: View, book: FriendBook, taken: list[PeerId]) -> Row:
+        """Equal weights among my own; among strangers mine counts more."""
+        if book.company != "everyone" or book.undivided or not taken:
+            return spread((view.me, *taken))
+        return spread({view.me: OWN} | dict.fromkeys(taken, (1 - OWN) / len(taken)))
 
     # -- trials ------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,11 +19,19 @@ LONGEST = 16
 """Epochs of training alone: beyond that, what peers have in common no longer grows."""
 SHARE = 0.15
 """In a short run, at most this share of all epochs."""
+STEPS = 64
+"""So many steps at least, where a peer has few examples: before that a model says little."""
+LARGEST_SHARE = 0.4
+"""But never more than this share of all epochs."""
 
 
-def solo_epochs(planned: int) -> int:
+def solo_epochs(planned: int, examples: int, batch: int) -> int:
     """How long a peer trains alone to know itself, given how long it trains in the whole run."""
-    return min(LONGEST, max(2, round(SHARE * planned))) if planned else 0
+    if not planned:
+        return 0
+    usual = min(LONGEST, round(SHARE * planned))
+    needed = math.ceil(STEPS / max(1, math.ceil(examples / batch)))
+    return max(2, usual, min(needed, round(LARGEST_SHARE * planned)))
 
 
 def halves(data: Samples) -> tuple[Samples, Samples]:
@@ -34,8 +43,10 @@ def halves(data: Samples) -> tuple[Samples, Samples]:
 
 def solo(part: Samples, epochs: int, initial: torch.Tensor, learner: Learner) -> torch.Tensor:
     """A model trained alone on these examples, from the initial one. The order of examples is the
-    same for all."""
-    return learner.fit(initial, part, rng(0, "solo"), epochs).theta
+    same for all. Batches are half as large as usual, so that half of the examples are as many
+    steps as all are."""
+    batch = math.ceil(learner.recipe.batch / 2)
+    return learner.fit(initial, part, rng(0, "solo"), epochs, batch=batch).theta
 
 
 @proxies.register("twins_body")
@@ -49,7 +60,7 @@ class TwinBodies(Proxy):
     parts = 2
 
     def of(self, at: Vectors, data: Samples, learner: Learner) -> torch.Tensor:
-        part, epochs = self.part(at, learner), solo_epochs(at.planned)
+        part, epochs = self.part(at, learner), solo_epochs(at.planned, len(data), learner.recipe.batch)
         drifts = [
             (solo(half, epochs, at.initial, learner) - at.initial)[part] for half in halves(data)
         ]
