@@ -289,6 +289,10 @@ def test_a_world_that_cannot_be_is_refused_with_the_config(words: str, message: 
         ("shift=rotate shift.strength=180", "by 180 degrees two of 4 groups are turned alike; use"),
         ("shift=rotate shift.strength=360", "two of 4 groups are turned alike"),
         ("shift=corrupt shift.strength=5 shift.groups=6", "are enough for 5 groups, got 6; use"),
+        ("shift=invert shift.strength=1e-6", "groups 0 and 1 would see the same; use a larger"),
+        ("shift=permute_pixels shift.strength=1e-6 seed=0", "would see the same; use a larger"),
+        ("shift=zoom shift.strength=1e-9", "would see the same; use a larger shift.strength"),
+        ("shift=scale shift.strength=1e-12", "would see the same; use a larger shift.strength"),
     ],
 )
 def test_groups_that_would_be_alike_are_refused_before_training(

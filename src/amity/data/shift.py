@@ -8,6 +8,7 @@ world as it does.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,9 @@ from amity.errors import ConfigError, DataError
 from amity.lazy import torch
 from amity.registry import Registry
 from amity.rng import rng
+
+SOME = 100
+"""Examples on which it is tried whether groups differ."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +165,7 @@ def deal(
         )
     groups = groups_of(grouping, names, seed)
     here = replace(dataset, pixels=dataset.pixels.to("cpu"))
+    _refuse_equals(shift, here, count, seed)
     parts = []
     for name in names:
         mine = peers[name]
@@ -169,6 +174,28 @@ def deal(
         x, y = here.pixels.x[index], here.pixels.y[index]
         parts.append(shift.apply(x, y, setting, rng(seed, "shift noise", name)))
     return _moved(peers, groups, parts, dataset)
+
+
+def _refuse_equals(shift: Shift, dataset: Dataset, groups: int, seed: int) -> None:
+    """Groups that see the same are none. Whether they do depends on the data, too: pixels that are
+    always black may change places. So it is tried, on some examples of every class."""
+    train = dataset.train[:SOME]
+    firsts = dataset.train[np.unique(dataset.labels[dataset.train], return_index=True)[1]]
+    index = torch.from_numpy(np.concatenate([train, firsts]))
+    x, y = dataset.pixels.x[index], dataset.pixels.y[index]
+    found: dict[str, int] = {}
+    for group in range(groups):
+        noise = rng(seed, "shift noise")
+        seen = shift.apply(x, y, Setting(group, groups, dataset, seed), noise)
+        digest = hashlib.sha256()
+        for part in seen:
+            digest.update(part.contiguous().numpy().tobytes())
+        other = found.setdefault(digest.hexdigest(), group)
+        if other != group:
+            raise DataError(
+                f"shift={name_of(shift)}: groups {other} and {group} would see the same; use a"
+                " larger shift.strength or fewer groups"
+            )
 
 
 def name_of(shift: Shift) -> str:
