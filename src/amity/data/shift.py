@@ -106,6 +106,19 @@ class Grouping:
     sizes: Annotated[str, BeforeValidator(_sizes)] = ""
     """Or their sizes one by one, as `14,4,1,1`; they add up to the number of peers."""
 
+    def __post_init__(self) -> None:
+        if self.groups != Grouping.groups:  # which a config has beside any sizes
+            self.agree()
+
+    def agree(self) -> None:
+        """Refuse a number of groups that is not that of the sizes."""
+        count = len(self.sizes.split(","))
+        if self.sizes and count != self.groups:
+            raise ValueError(
+                f"groups={self.groups}, but sizes={self.sizes} makes {count}; leave one of the two"
+                " out"
+            )
+
     def counts(self, peers: int) -> tuple[int, ...]:
         """How many peers each group has."""
         crowd = "1 peer" if peers == 1 else f"{peers} peers"
@@ -119,9 +132,10 @@ class Grouping:
             return tuple(each + (group < more) for group in range(self.groups))
         counts = tuple(map(int, self.sizes.split(",")))
         if sum(counts) != peers:
+            among = " (in a list of values write + between sizes)" if len(counts) == 1 else ""
             raise ConfigError(
                 f"shift.sizes: {self.sizes} adds up to {sum(counts)}, not to {crowd}; use other"
-                f" sizes or peers={sum(counts)}"
+                f" sizes{among} or peers={sum(counts)}"
             )
         return counts
 
