@@ -81,6 +81,15 @@ def test_a_public_class_name_means_one_thing(repository: Path) -> None:
     assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
 
 
+def test_a_function_that_tables_share_is_written_once(repository: Path) -> None:
+    found: dict[str, set[str]] = {}
+    for path in (repository / "src" / "amity" / "reproduce").rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, set()).add(path.name)
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
 def test_public_names_are_the_same_whatever_was_imported_before() -> None:
     program = """
 import importlib, pkgutil, amity

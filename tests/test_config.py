@@ -111,6 +111,41 @@ def test_replace_changes_presets_cleanly() -> None:
 
 
 @pytest.mark.parametrize(
+    ("word", "remedy"),
+    [
+        ("strategy=friends:k=3", "write strategy=friends strategy.k=3"),
+        ("strategy.name=afind+:paper", "write strategy=afind+ strategy.preset=paper"),
+        (
+            "strategy=friends:proxy=grad",
+            "write strategy=friends strategy.OPTION=VALUE; friends: proxy should show two halves,"
+            " as twins and twins_body do, got grad",
+        ),
+        (
+            "strategy=friends:q=3",
+            "write strategy=friends strategy.OPTION=VALUE; friends: unknown option 'q'; known: k,"
+            " proxy, sketch",
+        ),
+        ("data=digits:n=3", "write data=digits data.OPTION=VALUE; digits: unknown option 'n'"),
+        ("shift=rotate:groups=3", "write shift=rotate shift.groups=3"),
+    ],
+)
+def test_options_of_an_entry_are_keys_of_their_own(word: str, remedy: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(None, [word])
+    key, _, given = word.partition("=")
+    section = key.partition(".")[0]
+    assert str(caught.value).startswith(f"{section}: got {given!r}; {remedy}")
+
+
+def test_a_module_may_have_the_name_of_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("gossip.py").write_text(
+        "from amity.strategies.gossip import Gossip\n\nclass Mine(Gossip):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(Path.cwd())
+    assert load(None, ["strategy=gossip:Mine"]).strategy.label == "Mine"
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         ("strategy=afnd", "unknown strategy 'afnd'; did you mean 'afind'?"),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import pkgutil
+import re
 
 import pytest
 import torch
 
+from amity import facts
 from amity.core import START
 from amity.facts import Cosine, MixtureLoss, Slope
+from amity.peer import trials
 from amity.simulate import Simulation
 from tests.conftest import simulate, tiny
 
@@ -100,3 +105,19 @@ def test_a_degree_is_told_for_nothing() -> None:
     size = 4 * simulation.world.learner.layout.size
     for record in simulation.round().peers.values():
         assert (record.model_in, record.card_in, record.reply_in) == (2 * size, 0, 0)
+
+
+def test_every_fact_stands_in_the_table_of_facts_and_can_be_had_from_the_package() -> None:
+    modules = [
+        importlib.import_module(f"amity.facts.{found.name}")
+        for found in pkgutil.iter_modules(facts.__path__)
+    ]
+    known = {
+        name
+        for module in (*modules, trials)
+        for name, thing in vars(module).items()
+        if isinstance(thing, type) and issubclass(thing, facts.Fact)
+    }
+    table = set(re.findall(r"^\| `(\w+)\(\)`", facts.__doc__ or "", re.MULTILINE))
+    assert table == known - {"Fact", "ModelFact"}
+    assert known - {"Agreement", "Alone"} <= set(facts.__all__)

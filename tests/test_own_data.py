@@ -270,6 +270,15 @@ def test_tables_that_do_not_fit_are_refused(words: list[str], message: str) -> N
         load(None, ["data=t.csv", *words]).data.instance.load()
 
 
+def test_a_column_of_words_may_name_groups() -> None:
+    table().rename(columns={"hospital": "group"}).to_csv("t.csv", index=False)
+    words = ["data=t.csv", "data.label=diagnosis", "data.drop=note"]
+    with pytest.raises(DataError, match=r"say what it names \(data.group=group, data.peer=group"):
+        load(None, words).data.instance.load()
+    with pytest.raises(DataError, match=r"say by peer who holds what, .* data.peer=COLUMN"):
+        load(None, [*words, "data.group=group"]).data.instance.load()
+
+
 def test_a_table_with_a_hole_names_its_row() -> None:
     frame = table()
     frame.loc[4, "f2"] = np.nan

@@ -340,6 +340,31 @@ def test_data_show_draws_samples_and_the_partition(call: Any) -> None:
     assert Path("d.html").read_text().count("<svg") == 2
 
 
+@pytest.mark.parametrize("words", ["data=digits", "digits", ""])
+def test_data_show_takes_a_dataset_by_name_by_key_or_the_default(words: str, call: Any) -> None:
+    code, out, _ = call(f"data show {words} peers=6 out=here")
+    assert (code, out) == (0, "picture: here.html\n")
+    code, out, _ = call(f"data show {words} peers=6")
+    assert (code, out) == (0, "picture: digits.html\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("digits out=d.png", "out: a page is written, expected FILE.html, got d.png"),
+        ("digits out=folder", "out: folder is a folder, expected FILE.html"),
+        ("digits data=cifar10", "data: is given twice"),
+        ("data=digts", "unknown dataset 'digts'; did you mean 'digits'?"),
+    ],
+)
+def test_data_show_refuses_what_it_cannot_draw_or_write(
+    words: str, message: str, call: Any
+) -> None:
+    Path("folder").mkdir()
+    code, _, error = call(f"data show {words}")
+    assert (code, " ".join(error.split())) == (2, f"amity: {message}")
+
+
 def test_data_get_says_leafs_own_steps_and_refuses_unknown_names(call: Any) -> None:
     code, _, err = call("data get femnist")
     assert code == 1

@@ -156,8 +156,13 @@ def test_a_peer_is_harmed_by_more_than_two_points() -> None:
         ((8, 1), (9, 1), (1, 2), ANYONE),
         ((2, 1), (7, 1), (5, 1), FRIENDS),
         ((8, 1), (3, 1), (-5, 1), EVERYONE),
-        ((-2, 1), (0.2, 1), (2.2, 1), ALONE),
+        ((-2, 1), (-3, 1), (-1, 2), ALONE),
         ((-2, 1), (3, 1), (5, 1), FRIENDS),
+        ((-2, 1), (0.2, 1), (2.2, 1), UNKNOWN),
+        ((-2, 1), (-0.5, 1), (1.5, 1), UNKNOWN),
+        ((0.5, 1), (0.4, 1), (-0.1, 1), UNKNOWN),
+        ((0.5, 1), (2, 1), (1.5, 2), UNKNOWN),
+        ((0.5, 1), (2, 3), (1.5, 1), UNKNOWN),
     ],
 )
 def test_whose_company_pays(
@@ -246,6 +251,24 @@ def test_the_page_in_plain_words_has_its_numbers_from_the_records() -> None:
     assert parts["worlds"].count("\n| ") == 1 + len(regimes(PRESETS["cpu"]))
     assert "0.50 points behind" in parts["default"]
     assert f"| {MINE} | 0.50 |" in parts["regret"]
+
+
+def test_the_page_and_the_picture_say_what_is_open() -> None:
+    table = made_up(0.695)
+    one_seed = replace(table, records=[one for one in table.records if one.seed == SEEDS[0]])
+    found = landscape(one_seed)
+    assert set(found.pays.values()) == {UNKNOWN}
+    parts = numbers(one_seed)
+    total = len(regimes(PRESETS["cpu"]))
+    assert f"nothing can be told in {total}, because the intervals" in parts["counts"]
+    assert parts["worlds"].count("| open: the intervals do not tell |") == total
+    ahead = made_up(0.72)
+    assert f"In {total} worlds it is ahead" in numbers(ahead)["default"]
+    unsure = replace(ahead, records=[one for one in ahead.records if one.seed == SEEDS[0]])
+    assert "In 0 worlds it is ahead" in numbers(unsure)["default"]
+    axes = MAP.picture(one_seed).axes[0]
+    assert [text.get_text() for text in axes.texts] == [UNKNOWN] * total
+    assert "open: the intervals include 0" in axes.get_xlabel()
 
 
 def test_the_map_by_one_command_that_goes_on_where_it_was(call: Call) -> None:

@@ -53,6 +53,24 @@ def test_the_files_say_what_the_comparisons_say(worlds: amity.Worlds) -> None:
     assert (worlds.path / "worlds.svg").read_text().count("<svg") == 1
 
 
+@pytest.mark.parametrize(
+    ("shifts", "message"),
+    [
+        ("rotate:sizes=3,2,1,none", "write + between sizes: rotate:sizes=3+2+1"),
+        ("none,rotate:sizes=6,2,1", "write + between sizes: rotate:sizes=6+2+1"),
+        ("rotate:sizes=3+2+1:groups=4", "groups=4, but sizes=3,2,1 makes 3"),
+        ("7", "unknown shift '7'"),
+    ],
+)
+def test_sizes_in_a_list_of_worlds_have_a_plus_between(
+    shifts: str, message: str, call: Call
+) -> None:
+    code, _, error = call(f"compare peers=6 strategies=local shifts={shifts} out=w")
+    assert code == 2
+    assert message in " ".join(error.split())
+    assert not Path("w").exists()
+
+
 def test_worlds_without_groups_have_a_picture_too() -> None:
     found = amity.compare_worlds(["none"], ["local", "gossip"], [0], tiny(rounds=1), "w", jobs=1)
     assert len(found.figure().axes) == 1

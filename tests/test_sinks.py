@@ -9,7 +9,7 @@ import signal
 import threading
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from rich.console import Console
@@ -139,6 +139,26 @@ def test_plain_lines_count_rounds_guess_the_time_left_and_name_the_leader() -> N
     assert shown[0] == "0 of 8 rounds done"
     assert any(re.fullmatch(r"[1-7] of 8 rounds done, about \d+ s left; .*", s) for s in shown)
     assert shown[-1] == "8 of 8 rounds done; leading at round 4: gossip 63.0 %"
+
+
+@pytest.mark.parametrize("columns", [("easy",), ("easy", "hard")])
+def test_nobody_leads_across_the_columns_of_a_table(columns: tuple[str, ...]) -> None:
+    names = [f"{row} | {column}" for column in columns for row in ("local", "gossip")]
+    rows = {name: name.partition(" ")[0] for name in names}
+    events = [
+        replace(event, cell=replace(event.cell, row=rows[event.cell.label]))
+        for event in story(*names)
+    ]
+    screen, file = console(terminal=False)
+    feed(Lines(screen, every=0), iter(events))
+    bars, drawn = console(terminal=True)
+    feed(Terminal(bars), iter(events))
+    alone = len(columns) == 1
+    assert ("leading" in file.getvalue()) == ("leading" in drawn.getvalue()) == alone
+    assert ("%" in drawn.getvalue()) == alone
+    total = 8 * len(columns)
+    lead = "; leading at round 4: gossip 63.0 %" * alone
+    assert file.getvalue().splitlines()[-1] == f"{total} of {total} rounds done{lead}"
 
 
 def test_rounds_that_were_done_before_say_nothing_about_the_pace() -> None:

@@ -266,6 +266,13 @@ MISTAKES = [
     ("shift=rotate shift.sizes=7,-1", "expected whole numbers above 0 .* got '7,-1'"),
     ("shift=rotate shift.sizes=,", "expected whole numbers above 0"),
     (f"shift=rotate shift.sizes={'9' * 5000}", "expected whole numbers above 0"),
+    ("shift=rotate shift.sizes=3", r"write \+ between sizes\) or peers=3"),
+    (
+        "shift=rotate shift.sizes=3,2,1 shift.groups=2",
+        "shift: groups=2, but sizes=3,2,1 makes 3; leave one of the two out",
+    ),
+    ("shift=rotate shift.sizes=3,2,1 shift.groups=4", "groups=4, but sizes=3,2,1 makes 3"),
+    ("shift=rotate shift.sizes=3,2,1 shift.groups=0", "groups should be greater"),
     ("shift=rotate shift.groups=0", "groups should be greater than or equal to 1, got 0"),
     ("shift=rotate shift.strength=361", "strength should be less than or equal to 360, got 361"),
     ("shift=corrupt shift.strength=6", "strength should be less than or equal to 5, got 6"),
@@ -283,12 +290,27 @@ def test_a_world_that_cannot_be_is_refused_with_the_config(words: str, message: 
     assert "\n" not in str(refused.value)
 
 
+def test_sizes_and_groups_may_both_be_given_if_they_agree() -> None:
+    words = {"peers": 6, "shift": "rotate", "shift.sizes": "3,2,1"}
+    config = load(None, {**words, "shift.groups": 3})
+    assert config.shift.common.counts(6) == (3, 2, 1)
+    again = load(None, words)
+    assert resolve([again.to_dict()]).digest == again.digest, "the default of groups is none given"
+    with pytest.raises(ConfigError, match="leave one of the two out"):
+        again.replace(**{"shift.groups": 2})
+    assert again.replace(**{"shift.groups": 2, "shift.sizes": ""}).shift.common.counts(6) == (3, 3)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ("shift=rotate shift.strength=180", "by 180 degrees two of 4 groups are turned alike; use"),
         ("shift=rotate shift.strength=360", "two of 4 groups are turned alike"),
         ("shift=corrupt shift.strength=5 shift.groups=6", "are enough for 5 groups, got 6; use"),
+        ("shift=invert shift.strength=1e-6", "groups 0 and 1 would see the same; use a larger"),
+        ("shift=permute_pixels shift.strength=1e-6 seed=0", "would see the same; use a larger"),
+        ("shift=zoom shift.strength=1e-9", "would see the same; use a larger shift.strength"),
+        ("shift=scale shift.strength=1e-12", "would see the same; use a larger shift.strength"),
     ],
 )
 def test_groups_that_would_be_alike_are_refused_before_training(

@@ -109,20 +109,34 @@ def get_dataset(name: Name, words: Keys = None) -> None:
 
 
 @app.command("show")
-def show_dataset(name: Name, words: Keys = None) -> None:
+def show_dataset(
+    name: Annotated[str, typer.Argument(help="A dataset, as in data=NAME.")] = "",
+    words: Keys = None,
+) -> None:
     """Draw a contact sheet of samples, the partition, and what each group of peers sees. Keys as in
     `amity run` (such as shift=rotate shift.groups=4), and out=FILE.html."""
     from amity.config import load, parse
     from amity.show.report import data_html
 
-    values = parse(words or [])
-    out = Path(str(values.pop("out", f"{Path(name).stem.replace(':', '-')}.html")))
-    config = load(None, {"data": name, **values})
-    with status(f"reading {name}"):
+    named = [f"data={name}" if "=" not in name else name] if name else []
+    values = parse([*named, *(words or [])])
+    given = values.pop("out", None)
+    config = load(None, values)
+    shown = str(values.get("data", config.data.name))
+    out = _page(f"{Path(shown).stem.replace(':', '-')}.html" if given is None else str(given))
+    with status(f"reading {shown}"):
         page, groups = data_html(config)
-    if out.is_dir():
-        raise ConfigError(f"out: {out} is a folder, expected a file")
     write_atomically(out, page.encode())
     if groups:
         out_console.print(groups, soft_wrap=True, markup=False)
     out_console.print(f"picture: {out}", soft_wrap=True, markup=False)
+
+
+def _page(out: str) -> Path:
+    """The file that out= names; one without an ending gets that of a page."""
+    path = Path(out)
+    if path.is_dir():
+        raise ConfigError(f"out: {path} is a folder, expected FILE.html")
+    if path.suffix not in ("", ".html", ".htm"):
+        raise ConfigError(f"out: a page is written, expected FILE.html, got {path}")
+    return path if path.suffix else path.with_suffix(".html")

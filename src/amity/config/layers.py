@@ -18,6 +18,7 @@ from amity.config.picks import named, pick, single, typed
 from amity.config.schema import SILENT, Config
 from amity.config.sections import PARTS, SCALARS, SECTIONS
 from amity.config.words import parse
+from amity.data.shift import Grouping
 from amity.errors import ConfigError, brief, unknown
 
 
@@ -52,6 +53,7 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     """Turns {"a.b": 1} into {"a": {"b": 1}}. What is nested already stays. `a` beside `a.b` means
     `a.name`."""
     out: dict[str, Any] = {}
+    _check_sizes(flat)
     for key, value in flat.items():
         section, dot, option = key.partition(".")
         if section == "stages":
@@ -67,6 +69,18 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
             {option: value} if dot else value if isinstance(value, Mapping) else {section: value}
         )
     return out
+
+
+def _check_sizes(flat: Mapping[str, Any]) -> None:
+    """Groups and sizes that are both given must agree. A config that was resolved has a number of
+    groups beside any sizes, so this is about what was typed."""
+    both = {key: flat.get(f"shift.{key}") for key in ("groups", "sizes")}
+    if None not in both.values():
+        grouping = typed("shift", Grouping, both)
+        try:
+            grouping.agree()
+        except ValueError as error:
+            raise ConfigError(f"shift: {error}") from None
 
 
 def _merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from amity.config.schema import Pick
 from amity.config.sections import SCALARS, SECTIONS, STAGE, Section
+from amity.config.words import read_spec
 from amity.errors import ConfigError, unknown
 from amity.lazy import torch
-from amity.registry import checked, explain
+from amity.registry import checked, explain, importable
 
 T = TypeVar("T")
 
@@ -22,15 +23,32 @@ def named(key: str, value: Any) -> Mapping[str, Any]:
     object: a class, an instance, or anything that the registry can make an entry of."""
     section = SECTIONS.get(key, STAGE)
     if isinstance(value, str):
+        _refuse_spec(key, section, value)
         return section.read(value) or {"name": value}
     table = section.registry.table_of(value)
     if table is None and isinstance(value, Mapping):
         if not all(isinstance(option, str) for option in value):
             raise ConfigError(f"{key}: expected options by name, got {list(value)!r}")
+        _refuse_spec(key, section, str(value.get("name", "")))
         return value
     if table is None:
         raise ConfigError(f"{key}: {section.registry.refusal(value)}")
     return table
+
+
+def _refuse_spec(key: str, section: Section, text: str) -> None:
+    """`strategy=gossip:k=3` is how a list names an entry with its options. Here they are keys."""
+    name, colon, rest = text.partition(":")
+    if not colon or name not in section.registry or ("=" not in rest and importable(name)):
+        return
+    write = f"{key}: got {text!r}; write {key}={name}"
+    try:
+        table = read_spec(text, section.registry, key)
+        pick(key, section, table)
+    except ConfigError as error:
+        raise ConfigError(f"{write} {key}.OPTION=VALUE; {error}") from None
+    options = [f"{key}.{option}={value}" for option, value in table.items() if option != "name"]
+    raise ConfigError(" ".join([write, *options]))
 
 
 def pick(key: str, section: Section, given: Mapping[str, Any]) -> Pick[Any]:

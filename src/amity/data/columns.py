@@ -96,7 +96,10 @@ def _check_groups(
 ) -> None:
     """Groups are groups of peers."""
     if writers is None:
-        raise DataError(f"{where}: group names groups of peers; say by peer who holds what")
+        raise DataError(
+            f"{where}: group names groups of peers; say by peer who holds what, which of a table is"
+            " data.peer=COLUMN"
+        )
     first = groups[np.unique(writers, return_index=True)[1]]
     odd = first[writers] != groups
     if odd.any():

@@ -8,6 +8,7 @@ world as it does.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,9 @@ from amity.errors import ConfigError, DataError
 from amity.lazy import torch
 from amity.registry import Registry
 from amity.rng import rng
+
+SOME = 100
+"""Examples on which it is tried whether groups differ."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,19 @@ class Grouping:
     sizes: Annotated[str, BeforeValidator(_sizes)] = ""
     """Or their sizes one by one, as `14,4,1,1`; they add up to the number of peers."""
 
+    def __post_init__(self) -> None:
+        if self.groups != Grouping.groups:  # which a config has beside any sizes
+            self.agree()
+
+    def agree(self) -> None:
+        """Refuse a number of groups that is not that of the sizes."""
+        count = len(self.sizes.split(","))
+        if self.sizes and count != self.groups:
+            raise ValueError(
+                f"groups={self.groups}, but sizes={self.sizes} makes {count}; leave one of the two"
+                " out"
+            )
+
     def counts(self, peers: int) -> tuple[int, ...]:
         """How many peers each group has."""
         crowd = "1 peer" if peers == 1 else f"{peers} peers"
@@ -115,9 +132,10 @@ class Grouping:
             return tuple(each + (group < more) for group in range(self.groups))
         counts = tuple(map(int, self.sizes.split(",")))
         if sum(counts) != peers:
+            among = " (in a list of values write + between sizes)" if len(counts) == 1 else ""
             raise ConfigError(
                 f"shift.sizes: {self.sizes} adds up to {sum(counts)}, not to {crowd}; use other"
-                f" sizes or peers={sum(counts)}"
+                f" sizes{among} or peers={sum(counts)}"
             )
         return counts
 
@@ -161,6 +179,7 @@ def deal(
         )
     groups = groups_of(grouping, names, seed)
     here = replace(dataset, pixels=dataset.pixels.to("cpu"))
+    _refuse_equals(shift, here, count, seed)
     parts = []
     for name in names:
         mine = peers[name]
@@ -169,6 +188,28 @@ def deal(
         x, y = here.pixels.x[index], here.pixels.y[index]
         parts.append(shift.apply(x, y, setting, rng(seed, "shift noise", name)))
     return _moved(peers, groups, parts, dataset)
+
+
+def _refuse_equals(shift: Shift, dataset: Dataset, groups: int, seed: int) -> None:
+    """Groups that see the same are none. Whether they do depends on the data, too: pixels that are
+    always black may change places. So it is tried, on some examples of every class."""
+    train = dataset.train[:SOME]
+    firsts = dataset.train[np.unique(dataset.labels[dataset.train], return_index=True)[1]]
+    index = torch.from_numpy(np.concatenate([train, firsts]))
+    x, y = dataset.pixels.x[index], dataset.pixels.y[index]
+    found: dict[str, int] = {}
+    for group in range(groups):
+        noise = rng(seed, "shift noise")
+        seen = shift.apply(x, y, Setting(group, groups, dataset, seed), noise)
+        digest = hashlib.sha256()
+        for part in seen:
+            digest.update(part.contiguous().numpy().tobytes())
+        other = found.setdefault(digest.hexdigest(), group)
+        if other != group:
+            raise DataError(
+                f"shift={name_of(shift)}: groups {other} and {group} would see the same; use a"
+                " larger shift.strength or fewer groups"
+            )
 
 
 def name_of(shift: Shift) -> str:

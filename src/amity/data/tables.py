@@ -31,9 +31,13 @@ def read_table(path: Path, label: str, drop: Sequence[str], **other: str) -> Col
         raise DataError(f"{path}: no columns are left as features")
     for name in features.columns:
         if features[name].dtype.kind not in "buif":
+            # a column `group` is likely to be that
+            free = sorted((key for key, given in other.items() if not given), key=name.__ne__)
+            names = [f"data.{key}={name}" for key in free]
+            said = f"say what it names ({', '.join(names)}), " if names else ""
             raise DataError(
-                f"{path}: column {name!r} is no number; turn it into numbers, or leave it out with"
-                f" data.drop={name}"
+                f"{path}: column {name!r} is no number; {said}turn it into numbers, or leave it out"
+                f" with data.drop={name}"
             )
     missing = features.isna().to_numpy()
     if missing.any():

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from amity.config import SECTIONS, Config, read_spec
+from amity.config import SECTIONS, Config, nested, read_spec
 from amity.core import Strategy
 from amity.errors import ConfigError, RunDirError
 from amity.files import csv_text, write_atomically
@@ -102,13 +103,26 @@ def _worlds(base: Config, shifts: Sequence[str]) -> dict[str, Config]:
         raise ConfigError(f"shifts: expected a list such as ['rotate', 'none'], got {shifts!r}")
     if base.shift.name != SECTIONS["shift"].default:
         raise ConfigError("shift: worlds are named by shifts=NAME:option=value,...; leave it out")
+    _check_commas(shifts)
     worlds: dict[str, Config] = {}
     for spec in shifts:
         if spec in worlds:
             raise ConfigError(f"shifts: {spec!r} is named twice")
         shift = read_spec(spec, SECTIONS["shift"].registry, "shifts")
-        worlds[spec] = with_layer(base, {"shift": shift})
+        options = {f"shift.{key}": value for key, value in shift.items()}
+        worlds[spec] = with_layer(base, nested(options))
     return worlds
+
+
+def _check_commas(shifts: Sequence[str]) -> None:
+    """A number is no world: it is what a comma cut off from the sizes before it."""
+    for at, spec in enumerate(shifts):
+        if at and spec.isdecimal():
+            cut = [shifts[at - 1], *takewhile(str.isdecimal, shifts[at:])]
+            raise ConfigError(
+                f"shifts: {spec!r} is no world, commas stand between worlds; write + between sizes:"
+                f" {'+'.join(cut)}"
+            )
 
 
 def _prepare(path: Path, folders: Mapping[str, str]) -> None:

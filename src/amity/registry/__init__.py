@@ -7,7 +7,7 @@ package. A class or an object of a notebook, which has no file, takes part as we
 """
 
 from amity.registry.entries import Entry
-from amity.registry.files import USER_MODULE, code_of
+from amity.registry.files import USER_MODULE, code_of, importable
 from amity.registry.fingerprint import fingerprint
 from amity.registry.memory import Absent, in_memory
 from amity.registry.options import QUIET, checked, explain, fields_of
@@ -24,5 +24,6 @@ __all__ = [
     "explain",
     "fields_of",
     "fingerprint",
+    "importable",
     "in_memory",
 ]

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from amity.reproduce.table import RunTable
 
 LOCAL_ROW, ORACLE_ROW = "Local", "oracle"
+NEAR = 1.0
+"""Points behind the oracle that still count as near to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +71,10 @@ class Landscape:
             if world.kind.grouped
         }
         return {name: apart for name, apart in found.items() if apart is not None}
+
+    def near_oracle(self, row: str) -> int:
+        """In how many of these worlds a strategy is near to the oracle."""
+        return sum(apart.mean <= NEAR for apart in self.behind_oracle(row).values())
 
     def harm(self, row: str) -> dict[str, float]:
         """The share of peers harmed by more than two points, by world."""

@@ -42,7 +42,7 @@ class Printed:
     """Known inconsistencies."""
 
 
-def numbers(columns: Iterable[str], text: str) -> dict[tuple[str, str], tuple[float, float]]:
+def as_printed(columns: Iterable[str], text: str) -> dict[tuple[str, str], tuple[float, float]]:
     """Numbers as the paper prints them: a line per row, `Gossip 59.47±0.09 80.74±0.11 ...`."""
     found: dict[tuple[str, str], tuple[float, float]] = {}
     names = list(columns)

@@ -108,15 +108,22 @@ def harmed(mine: Finals, alone: Finals) -> float | None:
 
 ALONE, EVERYONE, FRIENDS, ANYONE = "stay alone", "everyone", "friends", "anyone"
 UNKNOWN = "open"
-"""One seed tells nothing."""
+"""The intervals do not tell. One seed never does."""
 
 
 def what_pays(everyone: Difference, friends: Difference, apart: Difference) -> str:
     """Which company pays in a world: from the gain of taking everyone over training alone, that of
-    taking true friends, and friends minus everyone. What an interval does not exclude is not
-    claimed: `anyone` is company that pays, whoever it is."""
-    if None in (everyone.half, friends.half, apart.half):
-        return UNKNOWN
-    if max(everyone.sign, friends.sign) <= 0:
-        return ALONE
-    return {1: FRIENDS, -1: EVERYONE, 0: ANYONE}[apart.sign]
+    taking true friends, and friends minus everyone. Nothing is claimed unless an interval excludes
+    0: friends pay if they are better than alone and than everyone, everyone likewise; `anyone` if
+    both are better than alone, whichever is better; alone if both are worse."""
+    match everyone.sign, friends.sign, apart.sign:
+        case (_, 1, 1):
+            return FRIENDS
+        case (1, _, -1):
+            return EVERYONE
+        case (1, 1, _):
+            return ANYONE
+        case (-1, -1, _):
+            return ALONE
+        case _:
+            return UNKNOWN

@@ -51,7 +51,10 @@ def map_of_gains(
     axes.axvline(0, color="grey", linewidth=1, zorder=1, label="alone (Local)")
     axes.set_yticks(range(len(worlds)), worlds, fontsize=8)
     axes.set_ylim(len(worlds) - 0.5, -0.5)
-    axes.set_xlabel("points over training alone (95 % interval); on the right: whose company pays")
+    axes.set_xlabel(
+        "points over training alone (95 % interval); on the right: whose company pays"
+        f"\n{UNKNOWN}: the intervals include 0, so nothing is said"
+    )
     axes.legend(
         fontsize=8, frameon=False, ncol=len(rows), loc="lower center", bbox_to_anchor=(0.4, 1)
     )

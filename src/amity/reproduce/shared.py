@@ -12,7 +12,6 @@ GOSSIP = "Gossip"
 AFIND = "AFIND+"
 RIVALS = (GOSSIP, "PENS", "FedeRiCo")
 
-PAPERS: Layer = {"strategy": {"name": "afind+", "preset": "paper"}}
 LOCAL: Layer = {"strategy": {"name": "local"}}
 ORACLE: Layer = {"strategy": {"name": "oracle"}}
 NEW = "friends"
@@ -23,9 +22,18 @@ BACKBONES: Mapping[str, Layer] = {"finetune": {"method": "finetune"}, "head": {"
 # -- rows ------------------------------------------------------------------------------------------
 
 
-def afind(most: int, **options: Any) -> Layer:
-    """AFIND+ as it is by default, with as many neighbours at most as rivals take."""
-    return {"strategy": {"name": "afind+", "max_neighbours": most, **options}}
+def _strategy(name: str, **options: Any) -> Layer:
+    """With these options, as far as they are given."""
+    given = {key: value for key, value in options.items() if value is not None}
+    return {"strategy": {"name": name, **given}}
+
+
+def afind(most: int | None = None, **options: Any) -> Layer:
+    """AFIND+ as it is by default, or with so many neighbours at most: as many as rivals take."""
+    return _strategy("afind+", max_neighbours=most, **options)
+
+
+PAPERS = afind(preset="paper")
 
 
 def blind(most: int) -> Layer:
@@ -39,19 +47,21 @@ def default() -> dict[str, Layer]:
 
 
 def gossip(k: int) -> Layer:
-    return {"strategy": {"name": "gossip", "k": k}}
+    return _strategy("gossip", k=k)
 
 
-def federico(k: int) -> Layer:
-    return {"strategy": {"name": "federico", "k": k}}
+def federico(k: int | None = None) -> Layer:
+    return _strategy("federico", k=k)
 
 
-def rivals(k: int) -> dict[str, Layer]:
-    """Those that a real network could run."""
+def rivals(k: int, *, alike: bool = True) -> dict[str, Layer]:
+    """Those that a real network could run. Gossip takes `k`; the others as many, or else as many as
+    they take by default."""
+    others = k if alike else None
     return {
         GOSSIP: gossip(k),
-        "PENS": {"strategy": {"name": "pens", "k": k, "sampled": k}},
-        "FedeRiCo": federico(k),
+        "PENS": _strategy("pens", k=others, sampled=others),
+        "FedeRiCo": federico(others),
     }
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from amity.reproduce.experiments.regimes import MINE, landscape
-from amity.reproduce.landscape import LOCAL_ROW, ORACLE_ROW, Landscape
+from amity.reproduce.landscape import LOCAL_ROW, NEAR, ORACLE_ROW, Landscape
 from amity.reproduce.regimes import CALLED, Regime
-from amity.reproduce.regret import ALONE, ANYONE, EVERYONE, FRIENDS, UNKNOWN
+from amity.reproduce.regret import ALONE, ANYONE, EVERYONE, FRIENDS, HARM, UNKNOWN
 from amity.reproduce.shared import GOSSIP
 from amity.reproduce.text import NOTHING
 from amity.show.page import markdown_table
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 SAID = {
     FRIENDS: "friends",
     EVERYONE: "everyone",
-    ANYONE: "company, no matter whose",
+    ANYONE: "anyone's; whose more, is open",
     ALONE: "nobody's",
-    UNKNOWN: "cannot be told",
+    UNKNOWN: "open: the intervals do not tell",
 }
 NUMBERS = ("counts", "worlds", "default", "regret")
 """What stands between markers on the page."""
@@ -45,8 +45,9 @@ def _counts(found: Landscape) -> str:
     parts = [
         f"friends are worth more than everyone in {counts[FRIENDS]}",
         f"everyone is worth more than friends in {counts[EVERYONE]}",
-        f"company helps but it does not matter whose in {counts[ANYONE]}",
-        f"nobody's company helps in {counts[ALONE]}",
+        f"both are worth more than nobody, and which of them more is open, in {counts[ANYONE]}",
+        f"nobody is worth more than either in {counts[ALONE]}",
+        f"nothing can be told in {counts[UNKNOWN]}, because the intervals over seeds include 0",
     ]
     return f"Of {total} worlds, {', '.join(parts[:-1])}, and {parts[-1]}.\n"
 
@@ -75,24 +76,23 @@ def _levels(found: Landscape, world: Regime) -> list[str]:
 
 def _default(found: Landscape) -> str:
     regret, harm, oracle = found.regret(MINE), found.harm(MINE), found.behind_oracle(MINE)
-    ahead = sum(gap.behind.mean < 0 for gap in regret.gaps)
+    ahead = sum(gap.behind.sign < 0 for gap in regret.gaps)
     text = (
         f"Over {len(regret.gaps)} worlds the default (`{MINE}`) is on average"
         f" {regret.mean:.2f} points behind the best other method of each (not always the same one)."
         f" Where it is furthest behind, that is {regret.worst.regret:.1f} points"
         f" ({regret.worst.world}, behind {regret.worst.best}). In {ahead} worlds it is ahead of all"
-        " others."
+        " others by more than chance."
     )
     if oracle:
-        near = sum(apart.mean <= 1 for apart in oracle.values())
         text += (
-            f" In {near} of {len(oracle)} worlds with hidden groups it is within one point of"
-            " somebody who was told the groups."
+            f" In {found.near_oracle(MINE)} of {len(oracle)} worlds with hidden groups it is within"
+            f" {NEAR:g} point of somebody who was told the groups."
         )
     if harm:
         text += (
-            " The share of peers that end more than two points below training alone is at most"
-            f" {100 * max(harm.values()):.0f} % in any world."
+            f" The share of peers that end more than {100 * HARM:g} points below training alone is"
+            f" at most {100 * max(harm.values()):.0f} % in any world."
         )
     return text + "\n"
 

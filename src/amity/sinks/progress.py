@@ -46,7 +46,7 @@ class Bars:
         if rows.keys() != self._tasks.keys():
             self._lay_out(list(rows))
         for row, cells in rows.items():
-            value = mean(cells)
+            value = mean(cells) if self._tally.comparable else None
             self.progress.update(
                 self._tasks[row],
                 total=sum(course.rounds for course in cells),

@@ -66,9 +66,21 @@ class Standings:
     def rounds(self) -> int:
         return sum(course.rounds for course in self._cells.values())
 
+    @property
+    def comparable(self) -> bool:
+        """Whether all cells of a row are of one kind. In a table of several columns they are not:
+        a mean over those that are done says more about the columns than about the row."""
+        labels: dict[str, str] = {}
+        return all(
+            labels.setdefault(course.row, cell.label) == cell.label
+            for cell, course in self._cells.items()
+        )
+
     def leader(self) -> str:
         """The best of the strategies that a real network could run, compared at the newest round
-        that all of them have reached. Empty if there are fewer than two."""
+        that all of them have reached. Empty if there are fewer than two, or nothing to compare."""
+        if not self.comparable:
+            return ""
         fair = {k: c for k, c in self.rows.items() if not c[0].reference}
         reached = {k: max(max(c.accuracy, default=-1) for c in v) for k, v in fair.items()}
         common = min((t for t in reached.values() if t >= 0), default=-1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from amity.reproduce.design import Design
-from amity.reproduce.paper import Claim, Judged, Printed, numbers
+from amity.reproduce.paper import Claim, Judged, Printed, as_printed
 from amity.reproduce.presets import Preset
 from amity.reproduce.registry import experiments
 from amity.reproduce.shared import GOSSIP, TABLE2, afind, blind, gossip
@@ -61,7 +61,7 @@ class Ablation(TableOfRuns):
         " = 1000, to which everyone looks alike."
     )
     printed = Printed(
-        where="Table 2", sizes="as Table 1", numbers=numbers(TABLE2, NUMBERS), known=KNOWN
+        where="Table 2", sizes="as Table 1", numbers=as_printed(TABLE2, NUMBERS), known=KNOWN
     )
     claims = (
         Claim(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amity.reproduce.design import Design
 from amity.reproduce.differences import Difference
-from amity.reproduce.paper import Claim, Judged, Printed, numbers
+from amity.reproduce.paper import Claim, Judged, Printed, as_printed
 from amity.reproduce.presets import Preset
 from amity.reproduce.registry import experiments
 from amity.reproduce.shared import PAPERS, TABLE2, afind
@@ -71,7 +71,7 @@ class NoisyCards(TableOfRuns):
         " L = 128, the paper's."
     )
     printed = Printed(
-        where="Table 4", sizes="as Table 1", numbers=numbers(TABLE2, NUMBERS), known=KNOWN
+        where="Table 4", sizes="as Table 1", numbers=as_printed(TABLE2, NUMBERS), known=KNOWN
     )
     claims = (
         Claim("mild", "With σ up to 5 AFIND+ loses little.", mild),

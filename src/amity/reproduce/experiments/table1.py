@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from amity.reproduce.design import Design
 from amity.reproduce.differences import Difference
 from amity.reproduce.friends import finds, friends_found
-from amity.reproduce.paper import Claim, Judged, Printed, numbers
+from amity.reproduce.paper import Claim, Judged, Printed, as_printed
 from amity.reproduce.presets import USUAL, Layer, Preset
 from amity.reproduce.registry import experiments
 from amity.reproduce.shared import (
@@ -185,7 +185,7 @@ class Table1(TableOfRuns):
             "100 clients, 10 sampled, 500 rounds, 5 epochs, batch 128, lr 0.01, momentum 0.9,"
             " 3 seeds; best round"
         ),
-        numbers=numbers(CIFAR, NUMBERS),
+        numbers=as_printed(CIFAR, NUMBERS),
         known=KNOWN,
     )
     claims = (

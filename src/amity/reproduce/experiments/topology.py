@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amity.reproduce.design import Design
 from amity.reproduce.differences import paired
-from amity.reproduce.paper import Claim, Judged, Printed, numbers
+from amity.reproduce.paper import Claim, Judged, Printed, as_printed
 from amity.reproduce.presets import Preset
 from amity.reproduce.registry import experiments
 from amity.reproduce.shared import AFIND, GOSSIP, RIVALS, TABLE2, afind, half_graph, rivals
@@ -66,7 +66,7 @@ class PartialGraph(TableOfRuns):
     printed = Printed(
         where="Table 3",
         sizes="as Table 1; each client connected to half of the others at random",
-        numbers=numbers(TABLE2, NUMBERS),
+        numbers=as_printed(TABLE2, NUMBERS),
         panel="half",
         known=KNOWN,
     )
