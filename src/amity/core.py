@@ -79,10 +79,11 @@ class Card:
 
     @property
     def nbytes(self) -> int:
-        """As it travels: four bytes per number, or one bit if only signs (int8) are shown."""
+        """As it travels: two or four bytes per number, or one bit if only signs (int8) are
+        shown."""
         if self.sketch.dtype == torch.int8:
             return (self.sketch.numel() + 7) // 8 + 16
-        return 4 * self.sketch.numel() + 16
+        return self.sketch.element_size() * self.sketch.numel() + 16
 
 
 @dataclass(frozen=True)

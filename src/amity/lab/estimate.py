@@ -19,6 +19,7 @@ from amity.learn.learner import DpSgd, Learner
 from amity.learn.stacked import FitJob, Stack
 from amity.peer.proxies import Vectors
 from amity.peer.proxy import CardSpec
+from amity.peer.solo import Solo
 from amity.rng import rng
 from amity.round.build import deal_out, load_data, make_learner, one_thread, settled, units_of
 from amity.topology import Network, peer_names
@@ -101,10 +102,15 @@ class Trial:
     def card(self, spec: CardSpec, examples: int, planned: int) -> tuple[float, int]:
         """Seconds and bytes of a card, where the run trains for so many epochs."""
         theta, whole = self.theta, Share(self.theta)
-        at = Vectors(theta, theta, theta, shared=whole, shared_start=whole, planned=planned)
+        at = Vectors(theta, theta, theta, shared=whole, shared_start=whole)
         data = self.data.train.first(0 if spec.kind.whole else examples)
-        numbers = spec.numbers(len(spec.phi(replace(at, planned=0), data, self.learner)))
-        seconds = _timed(lambda: spec.phi(at, data, self.learner))
+        numbers = spec.numbers(len(spec.phi(at, data, self.learner)))
+
+        def once() -> object:
+            solo = Solo(data, theta, self.learner, planned)
+            return spec.phi(replace(at, solo=solo), data, self.learner)
+
+        seconds = _timed(once)
         kind = torch.int8 if spec.bits == 1 else torch.float32
         return seconds, Card("", 0, 0, 0, torch.empty(numbers, dtype=kind)).nbytes
 

@@ -80,7 +80,9 @@ def _schema(config: Config, shard: Shard, dataset: Dataset, max_norm: float) -> 
     masked = peer.rows.mask is not None
     common = {
         "classes": dataset.names or dataset.classes,
-        "card": [spec.proxy, spec.sketch, *([1] if spec.bits == 1 else [])] if spec else None,
+        "card": [spec.proxy, spec.sketch, *([spec.bits] if spec.bits < 32 else [])]
+        if spec
+        else None,
         "masked": masked,
         "seed": config.seed,
     }

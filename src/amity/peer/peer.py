@@ -39,7 +39,8 @@ from amity.peer.attacks import Attack, NoAttack
 from amity.peer.mixing import Mean, Mixer
 from amity.peer.privacy import Mechanism, NoPrivacy
 from amity.peer.proxies import Vectors
-from amity.peer.proxy import CardSpec, Sketcher, signs_of
+from amity.peer.proxy import CardSpec, Sketcher, directions_of, signs_of
+from amity.peer.solo import Solo
 from amity.rng import rng
 
 
@@ -94,6 +95,8 @@ class Peer:
         self.ledger = Ledger()
         self.stats = Stats()
         self.attacking = name in world.attackers
+        planned = world.rounds * world.epochs
+        self.solo = Solo(data.train, world.initial, world.learner, planned)
         self.allowed: int | None = None
         """How many more private steps (or uploads) the budget has room for; None: any number."""
         self.spent = 0
@@ -269,16 +272,16 @@ class Peer:
 
     def sketch(self, spec: CardSpec) -> torch.Tensor:
         """φ of this round, as it goes onto the card."""
-        phi = self._phi(spec, self.world.rounds * self.world.epochs)
+        phi = self._phi(spec, self.solo)
         return self._sketched(phi, spec, 0 if spec.lasting else self.round)
 
     def card_length(self, spec: CardSpec) -> int:
         """How many numbers my cards have. Nothing is trained to know it."""
-        return spec.numbers(len(self._phi(spec, 0)))
+        return spec.numbers(len(self._phi(spec, None)))
 
-    def _phi(self, spec: CardSpec, planned: int) -> torch.Tensor:
+    def _phi(self, spec: CardSpec, solo: Solo | None) -> torch.Tensor:
         shared = {"shared": self.mine, "shared_start": self.share_start}
-        at = Vectors(self.start, self.trained, self.world.initial, **shared, planned=planned)
+        at = Vectors(self.start, self.trained, self.world.initial, **shared, solo=solo)
         data = self.data.train if spec.kind.whole else self.probe_data
         return spec.phi(at, data, self.world.learner)
 
@@ -289,14 +292,18 @@ class Peer:
         sketch = self.world.privacy.card(
             phi, lambda v: self._small(v, spec), lot, self._noise("card", *names)
         )
-        if spec is None or spec.bits > 1:
+        if spec is None or spec.bits == 32:
             return sketch
+        if spec.bits == 16:
+            return directions_of(sketch, spec.kind.parts)
         return signs_of(sketch, rng(self.world.seed, "coins", self.name, *names))
 
     def _small(self, phi: torch.Tensor, spec: CardSpec | None) -> torch.Tensor:
         """φ in few numbers, each of its parts by itself."""
-        parts, bins = (1, 0) if spec is None else (spec.kind.parts, spec.sketch)
-        return torch.cat([self.world.sketcher(part, bins) for part in phi.chunk(parts)])
+        if spec is None:
+            return phi.clone()
+        parts = phi.chunk(spec.kind.parts)
+        return torch.cat([self.world.sketcher(part, spec.bins(len(part))) for part in parts])
 
     @property
     def share(self) -> Share:

@@ -13,6 +13,7 @@ many numbers. A whole φ (`sketch` = 0) is no projection, and its signs tell les
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -20,6 +21,7 @@ import numpy as np
 from pydantic import AfterValidator
 
 from amity.errors import ConfigError, StrategyError
+from amity.geometry import units
 from amity.lazy import torch
 from amity.peer.proxies import Proxy, Vectors, proxies
 from amity.rng import rng
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
     from amity.data.samples import Samples
     from amity.learn.learner import Learner
 
-Bits = Literal[1, 32]
-"""Bits of a number on a card: its sign alone, or a float."""
+Bits = Literal[1, 16, 32]
+"""Bits of a number on a card: its sign alone, its share of a direction, or a float."""
 
 
 def _known(name: str) -> str:
@@ -54,6 +56,8 @@ class CardSpec:
     proxy: ProxyName
     sketch: int
     bits: Bits = 32
+    shrink: int = 1
+    """A sketch is at most φ's length divided by this: so that cards of small models are small."""
     once: bool = False
     """Whether the strategy asks for a card only when it does not know the peer: for estimates."""
 
@@ -75,7 +79,12 @@ class CardSpec:
     def numbers(self, length: int) -> int:
         """How many numbers a card has for a φ of this length."""
         parts = self.kind.parts
-        return parts * self.sketch if 0 < parts * self.sketch < length else length
+        bins = self.bins(length // parts)
+        return parts * bins if 0 < parts * bins < length else length
+
+    def bins(self, length: int) -> int:
+        """How many numbers stand for a part of φ of this length; 0: all."""
+        return min(self.sketch, math.ceil(length / self.shrink)) if self.sketch else 0
 
     def phi(self, at: Vectors, data: Samples, learner: Learner) -> torch.Tensor:
         """φ of one peer, whole. A proxy may be anybody's code: is it a vector?"""
@@ -109,6 +118,11 @@ class Sketcher:
             )
         where_bins, signs = self._hashes[key]
         return torch.zeros(bins, device=phi.device).index_add_(0, where_bins, phi * signs)
+
+
+def directions_of(sketch: torch.Tensor, parts: int) -> torch.Tensor:
+    """Each part of a sketch, scaled to length 1, as float16: where only angles matter."""
+    return units(sketch.reshape(parts, -1)).reshape(-1).to(torch.float16)
 
 
 def signs_of(sketch: torch.Tensor, draw: np.random.Generator) -> torch.Tensor:

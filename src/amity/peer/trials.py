@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from amity.core import PeerId
 from amity.facts import Mixture, ModelFact, mixture
 from amity.lazy import torch
-from amity.peer.proxies.twins import halves, solo, solo_epochs
 
 if TYPE_CHECKING:
     from amity.peer.peer import Peer
@@ -29,17 +28,7 @@ class Alone(ModelFact):
     raw = True
 
     def on(self, me: Peer, models: Mapping[PeerId, torch.Tensor]) -> list[Any]:
-        world, (one, other) = me.world, halves(me.data.train)
-        planned, batch, right = world.rounds * world.epochs, world.learner.recipe.batch, 0.0
-        epochs = solo_epochs(planned, len(me.data.train), batch)
-        for part, rest in ((one, other), (other, one)):
-            if not len(rest):
-                return [math.nan for _ in models]
-            x, y = rest.pixels.batch(rest.index)
-            theta = solo(part, epochs, world.initial, world.learner)
-            right += float((world.learner.probabilities(theta, x).argmax(1) == y).sum())
-            world.learner.forward_examples += len(rest)
-        return [right / (len(one) + len(other)) for _ in models]
+        return [me.solo.right() for _ in models]
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class FriendBook:
     groups: int = 0
     looked: int = -1
     wait: int = 1
-    alone: float | None = None
+    alone: float = math.nan
     agreement: float | None = None
     company: Company = "everyone"
     far: float | None = None
@@ -60,7 +60,8 @@ class FriendBook:
         return cls(**{**memory, "friends": tuple(memory.get("friends", ()))})
 
     def write(self) -> dict[str, Any]:
-        return {**vars(self), "friends": list(self.friends)}
+        notes = {**vars(self), "friends": list(self.friends)}
+        return {name: value for name, value in notes.items() if value == value}  # NaN is no JSON
 
     @property
     def grouped(self) -> bool:
@@ -84,7 +85,7 @@ def agree(agreement: float, alone: float, friends: int = 0) -> bool:
     with this many friends: errors fall with the examples that a model has seen."""
     if not friends:
         return agreement >= alone - SLACK
-    return 1 - agreement <= (1 - alone) * (2 * (friends + 1)) ** -CURVE
+    return 1 - agreement <= (1 - alone) * math.pow(2 * (friends + 1), -CURVE)
 
 
 @strategies.register("friends")
@@ -140,7 +141,7 @@ class Friends:
 
     @property
     def card(self) -> CardSpec:
-        return CardSpec(self.proxy, self.sketch, once=True)
+        return CardSpec(self.proxy, self.sketch, bits=16, shrink=4, once=True)
 
     def pulls(self, neighbours: int) -> float:
         return min(self.k, neighbours)
@@ -176,6 +177,9 @@ class Friends:
         alike = yield Ask(Likeness(), (view.me, *seen))
         wait = 1 if book.looked < 0 else 2 * book.wait
         book = replace(book, looked=view.round, wait=wait)
+        if not math.isfinite(book.alone):
+            alone = yield Ask(Alone(), (view.me,))
+            book = replace(book, alone=alone.get(view.me, math.nan))
         if view.me not in alike:
             return book
         found = groups(alike)
@@ -195,7 +199,7 @@ class Friends:
             return "everyone"
         if book.grouped:
             return "friends"
-        if book.alone is None or book.agreement is None or agree(book.agreement, book.alone, book.near):
+        if book.agreement is None or agree(book.agreement, book.alone, book.near):
             return "everyone"
         return "friends" if here else "alone"
 
@@ -224,21 +228,15 @@ class Friends:
         self, view: View, book: FriendBook, strangers: tuple[PeerId, ...]
     ) -> Generator[Ask, Answers, FriendBook]:
         """Is the crowd right on my examples as often as I would be alone?"""
-        if not strangers:
-            return book
-        alone = book.alone
-        if alone is None:
-            alone = (yield Ask(Alone(), (view.me,)))[view.me]
-        if not math.isfinite(alone):
+        if not strangers or not math.isfinite(book.alone):
             return book
         row = tuple(spread(strangers).items())
         found = yield Ask(Agreement(row), strangers)
         right = next(iter(found.values()), math.nan)
         if not math.isfinite(right):
-            return replace(book, alone=alone)
+            return book
         before = book.agreement
-        mean = right if before is None else (before + right) / 2
-        return replace(book, alone=alone, agreement=mean)
+        return replace(book, agreement=right if before is None else (before + right) / 2)
 
     # -- in words ----------------------------------------------------------------------------------
 
@@ -310,6 +308,6 @@ def _notes(book: FriendBook, refused: int) -> dict[str, float]:
     }
     if near:
         notes["likeness"] = statistics.fmean(near)
-    if book.alone is not None and book.agreement is not None:
+    if book.agreement is not None:
         notes |= {"alone": book.alone, "agreement": book.agreement}
     return notes

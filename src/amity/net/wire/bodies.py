@@ -20,7 +20,13 @@ BLOCK = 256
 LARGEST_SKETCH = 1e18
 """No sketch of a larger norm is taken: sums and squares of such numbers stay finite, so that
 nobody's card can turn the similarities of all others into NaN."""
-_TYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.int8: "I8", torch.uint8: "U8"}
+_TYPES = {
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+}
 _NUMBERS = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
 Shapes = Mapping[str, tuple[torch.dtype, tuple[int, ...]]]
 
@@ -91,7 +97,9 @@ def _packed(sketch: torch.Tensor) -> torch.Tensor:
 
 
 def _shape_of_sketch(numbers: int, bits: int) -> tuple[torch.dtype, tuple[int, ...]]:
-    return (torch.uint8, ((numbers + 7) // 8,)) if bits == 1 else (torch.float32, (numbers,))
+    if bits == 1:
+        return torch.uint8, ((numbers + 7) // 8,)
+    return (torch.float16 if bits == 16 else torch.float32), (numbers,)
 
 
 def _unpacked(packed: torch.Tensor, numbers: int) -> torch.Tensor:

@@ -11,6 +11,7 @@ from amity.lazy import torch
 if TYPE_CHECKING:
     from amity.data.samples import Samples
     from amity.learn.learner import Learner
+    from amity.peer.solo import Solo
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,8 @@ class Vectors:
     private uploads. An attacker's own is the one before it tampered with it."""
     shared_start: Share
     """The same of `start`."""
-    planned: int = 0
-    """Epochs that a peer trains in the whole run: what a proxy may spend is measured by it. 0 asks
-    for the length of φ alone."""
+    solo: Solo | None = None
+    """What the peer learns alone. None asks for the length of φ, and trains nothing."""
 
 
 class Proxy:

@@ -2,51 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from amity.data.samples import Samples
 from amity.lazy import torch
 from amity.peer.proxies.base import Proxy, Vectors
 from amity.peer.proxies.registry import proxies
-from amity.rng import rng
 
 if TYPE_CHECKING:
+    from amity.data.samples import Samples
     from amity.learn.learner import Learner
-
-LONGEST = 16
-"""Epochs of training alone: beyond that, what peers have in common no longer grows."""
-SHARE = 0.15
-"""In a short run, at most this share of all epochs."""
-STEPS = 64
-"""So many steps at least, where a peer has few examples: before that a model says little."""
-LARGEST_SHARE = 0.4
-"""But never more than this share of all epochs."""
-
-
-def solo_epochs(planned: int, examples: int, batch: int) -> int:
-    """How long a peer trains alone to know itself, given how long it trains in the whole run."""
-    if not planned:
-        return 0
-    usual = min(LONGEST, round(SHARE * planned))
-    needed = math.ceil(STEPS / max(1, math.ceil(examples / batch)))
-    return max(2, usual, min(needed, round(LARGEST_SHARE * planned)))
-
-
-def halves(data: Samples) -> tuple[Samples, Samples]:
-    """A peer's examples in two parts of one size."""
-    half = len(data) // 2
-    one, other = data.index[:half], data.index[half : 2 * half]
-    return Samples(data.pixels, one), Samples(data.pixels, other)
-
-
-def solo(part: Samples, epochs: int, initial: torch.Tensor, learner: Learner) -> torch.Tensor:
-    """A model trained alone on these examples, from the initial one. The order of examples is the
-    same for all. Batches are half as large as usual, so that half of the examples are as many
-    steps as all are."""
-    batch = math.ceil(learner.recipe.batch / 2)
-    return learner.fit(initial, part, rng(0, "solo"), epochs, batch=batch).theta
 
 
 @proxies.register("twins_body")
@@ -60,11 +25,9 @@ class TwinBodies(Proxy):
     parts = 2
 
     def of(self, at: Vectors, data: Samples, learner: Learner) -> torch.Tensor:
-        part, epochs = self.part(at, learner), solo_epochs(at.planned, len(data), learner.recipe.batch)
-        drifts = [
-            (solo(half, epochs, at.initial, learner) - at.initial)[part] for half in halves(data)
-        ]
-        return torch.cat(drifts)
+        part, solo = self.part(at, learner), at.solo
+        pair = (at.initial, at.initial) if solo is None else solo.models()
+        return torch.cat([(one - at.initial)[part] for one in pair])
 
     def part(self, at: Vectors, learner: Learner) -> slice:
         """What of the model is shown."""

@@ -1,0 +1,103 @@
+"""What a peer learns alone: it tells others who the peer is, and the peer whether it needs them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from amity.data.samples import Samples
+from amity.lazy import torch
+from amity.rng import rng
+
+if TYPE_CHECKING:
+    from amity.learn.learner import Learner
+
+LONGEST = 16
+"""Epochs of training alone: beyond that, what peers have in common no longer grows."""
+SHARE = 0.15
+"""In a short run, at most this share of all epochs."""
+STEPS = 64
+"""Steps after which a model shows what can be learnt from few examples."""
+LARGEST_SHARE = 0.4
+"""But never more than this share of all epochs."""
+
+
+def halves(data: Samples) -> tuple[Samples, Samples]:
+    """A peer's examples in two parts of one size."""
+    half = len(data) // 2
+    one, other = data.index[:half], data.index[half : 2 * half]
+    return Samples(data.pixels, one), Samples(data.pixels, other)
+
+
+@dataclass
+class Solo:
+    """Two models, each trained from the initial one on one half of a peer's examples. They are
+    trained when they are first asked for, and kept until it is known how right they are."""
+
+    data: Samples
+    initial: torch.Tensor
+    learner: Learner
+    planned: int
+    """Epochs that a peer trains in the whole run: what may be spent is measured by it. 0 spends
+    nothing."""
+    _models: tuple[torch.Tensor, torch.Tensor] | None = field(default=None, init=False)
+    _right: float | None = field(default=None, init=False)
+
+    @property
+    def epochs(self) -> int:
+        """How long each trains before it is shown."""
+        return min(LONGEST, max(2, round(SHARE * self.planned))) if self.planned else 0
+
+    @property
+    def further_epochs(self) -> int:
+        """How much longer each trains before it is tried, with batches of half the usual size:
+        where examples are few, an epoch is a step or two, and models know nothing yet."""
+        half, batch = len(self.data) // 2, self._batch
+        if not self.planned or not half:
+            return 0
+        done = self.epochs * math.ceil(half / batch)
+        needed = math.ceil((STEPS - done) / math.ceil(half / self._small))
+        return max(0, min(needed, round(LARGEST_SHARE * self.planned) - self.epochs))
+
+    def models(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The model of each half."""
+        if self._models is None:
+            one, other = halves(self.data)
+            first = self._fit(self.initial, one, self.epochs, self._batch)
+            second = self._fit(self.initial, other, self.epochs, self._batch)
+            if self._right is not None:
+                return first, second
+            self._models = first, second
+        return self._models
+
+    def right(self) -> float:
+        """How often the model of one half, trained further, is right on the other half."""
+        if self._right is None:
+            one, other = halves(self.data)
+            first, second = self.models()
+            count = self._count(first, one, other) + self._count(second, other, one)
+            self._right = count / (2 * len(one)) if len(one) else math.nan
+            self._models = None
+        return self._right
+
+    @property
+    def _batch(self) -> int:
+        """At least two steps an epoch."""
+        return max(1, min(self.learner.recipe.batch, len(self.data) // 4))
+
+    @property
+    def _small(self) -> int:
+        return max(1, min(self._batch, self.learner.recipe.batch // 2))
+
+    def _fit(self, theta: torch.Tensor, part: Samples, epochs: int, batch: int) -> torch.Tensor:
+        """The order of examples is the same for all."""
+        return self.learner.fit(theta, part, rng(0, "solo"), epochs, batch=batch).theta
+
+    def _count(self, theta: torch.Tensor, part: Samples, rest: Samples) -> float:
+        if not len(rest):
+            return 0.0
+        theta = self._fit(theta, part, self.further_epochs, self._small)
+        x, y = rest.pixels.batch(rest.index)
+        self.learner.forward_examples += len(rest)
+        return float((self.learner.probabilities(theta, x).argmax(1) == y).sum())
