@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -35,7 +34,6 @@ from amity.reproduce.differences import Difference, paired
 from amity.reproduce.experiment import Scope
 from amity.reproduce.experiments import NAMES
 from amity.reproduce.experiments.theorem import bound
-from amity.reproduce.leakage import kinds_of_cards, predict, told_by
 from amity.reproduce.record import CellRecord, TableHead, read_records, write_records
 from amity.reproduce.registry import experiments, in_order
 from amity.reproduce.table import at_bytes
@@ -949,65 +947,3 @@ def test_published_records_are_of_runs_that_the_command_makes(path: Path) -> Non
     assert {one.key for one in records} <= set(design(head.experiment, head.preset).cell_keys())
     assert all(len(one.digest) == 20 and len(one.curve) > 1 and one.seconds > 0 for one in records)
     assert len({one.seed for one in records}) >= {"study": 2, "table1-mid": 1}.get(path.stem, 3)
-
-
-# -- labels ----------------------------------------------------------------------------------------
-
-
-def test_cards_that_are_the_labels_tell_everything_and_random_ones_nothing() -> None:
-    draw = np.random.default_rng(0)
-    labels = draw.dirichlet(np.ones(5) * 0.3, size=80)
-    shadows = np.arange(80) < 40
-    friends = np.array([np.minimum(row, labels).sum(1) >= 0.5 for row in labels])
-    telling = torch.from_numpy(labels - 0.2)
-    found, base, leakage, area = told_by(telling, labels, shadows, friends)
-    assert leakage > 0.7
-    assert area > 0.8
-    assert found > base
-    silent = torch.from_numpy(draw.normal(size=(80, 5)))
-    assert abs(told_by(silent, labels, shadows, friends)[2]) < 0.15
-    groups = np.arange(80)[:, None] % 2 == np.arange(80) % 2
-    sides = torch.tensor([[1.0, 0.1], [-1.0, 0.1]]).repeat(40, 1)
-    assert told_by(sides, labels, shadows, groups)[3] == 1.0, "in a world with groups they count"
-
-
-def test_the_reader_of_cards_is_ridge_regression() -> None:
-    draw = np.random.default_rng(1)
-    known, cards = draw.normal(size=(6, 3)), draw.normal(size=(2, 3))
-    labels = draw.dirichlet(np.ones(4), size=6)
-    got = predict(known, labels, cards)
-    mean = labels.mean(0)
-    candidates = []
-    for ridge in (1e-3, 1e-2, 1e-1, 1.0):  # the primal form of the same regression
-        w = np.linalg.solve(known.T @ known + ridge * np.eye(3), known.T @ (labels - mean))
-        guess = (mean + cards @ w).clip(0)
-        candidates.append(guess / guess.sum(1, keepdims=True))
-    assert any(np.allclose(got, candidate) for candidate in candidates)
-    np.testing.assert_allclose(got.sum(1), 1)
-
-
-def test_label_inference_by_one_command(call: Call) -> None:
-    words = WORDS.replace("peers=5", "peers=12")
-    code, out, err = call(f"reproduce labels seeds=0 out=l {words}")
-    assert (code, err) == (0, "")
-    assert "report: l/labels-cpu/report.html" in out
-    rows = Path("l/labels-cpu/labels.csv").read_text().splitlines()
-    assert rows[0].startswith("world,seed,round,proxy,sketch,bits,sigma,nbytes,overlap,baseline,")
-    worlds = {row.partition(",")[0] for row in rows[1:]}
-    assert worlds == {"label_skew", "permute_labels", "rotate", "permute_pixels", "invert"}
-    most, least = (len(kinds_of_cards(grouped)) for grouped in (False, True))
-    assert len(rows) == 1 + 2 * (most + 4 * least), "two rounds"
-    table = Path("l/labels-cpu/table.md").read_text()
-    assert "| rotate | body_drift | 256 | 32 | 0 | 1040 |" in table
-    assert "| rotate | body_drift | 256 | 1 | 0 | 48 |" in table, "the same as signs"
-    assert "<svg" in Path("l/labels-cpu/report.html").read_text()
-    kept = Path("l/labels-cpu/invert-seed-0.json")
-    before = kept.stat().st_mtime_ns
-    assert call(f"reproduce labels seeds=0 out=l {words}")[0] == 0
-    assert kept.stat().st_mtime_ns == before
-    code, out, _ = call(f"reproduce labels --done seeds=0,1 out=l {words}")
-    assert (code, "report: l/labels-cpu/report.html" in out) == (0, True)
-    code, _, err = call(f"reproduce labels --done seeds=1 out=l {words}")
-    assert (code, "no seed of these is finished in l/labels-cpu" in err) == (1, True)
-    with pytest.raises(ConfigError, match="at least 8 peers"):
-        reproduce("labels", seeds=[0], out="m", **SMALL)

@@ -294,9 +294,9 @@ class Peer:
         return signs_of(sketch, rng(self.world.seed, "coins", self.name, *names))
 
     def _small(self, phi: torch.Tensor, spec: CardSpec | None) -> torch.Tensor:
-        """φ in few numbers, each of its parts by itself."""
-        parts, bins = (1, 0) if spec is None else (spec.kind.parts, spec.sketch)
-        return torch.cat([self.world.sketcher(part, bins) for part in phi.chunk(parts)])
+        """φ as it is sent: whole if nothing is said of its size."""
+        sketcher = self.world.sketcher
+        return sketcher(phi, 0) if spec is None else spec.small(phi, sketcher)
 
     @property
     def share(self) -> Share:

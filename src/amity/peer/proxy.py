@@ -77,6 +77,10 @@ class CardSpec:
         parts = self.kind.parts
         return parts * self.sketch if 0 < parts * self.sketch < length else length
 
+    def small(self, phi: torch.Tensor, sketcher: Sketcher) -> torch.Tensor:
+        """φ in few numbers, each of its parts by itself."""
+        return torch.cat([sketcher(part, self.sketch) for part in phi.chunk(self.kind.parts)])
+
     def phi(self, at: Vectors, data: Samples, learner: Learner) -> torch.Tensor:
         """φ of one peer, whole. A proxy may be anybody's code: is it a vector?"""
         phi = self.kind.of(at, data, learner)
