@@ -55,7 +55,8 @@ class CardSpec:
     sketch: int
     bits: Bits = 32
     once: bool = False
-    """Whether the strategy asks for a card only when it does not know the peer: for estimates."""
+    """Whether the strategy asks for a card only when it does not know the peer: for estimates, and
+    for those who fake cards."""
 
     @property
     def kind(self) -> Proxy:
