@@ -160,7 +160,8 @@ def test_rows_of_ones_own_stand_beside_those_of_the_table(call: Call, repository
     assert (code, err) == (0, "")
     assert "gossip/mine.py:LossGate:factor=2" in out
     configs = [read_config(path) for path in Path("a/cells").iterdir()]
-    assert len(configs) == 2 * len(design("attack").columns)
+    table = design("attack")
+    assert len(configs) == 2 * len(table.columns) * len(table.panels)
     assert {
         config.attack.common.fraction for config in configs if config.attack.name != "none"
     } == {0.4}
@@ -403,28 +404,36 @@ def test_a_killed_table_goes_on_where_it_was(call: Call) -> None:
 
 def test_clean_columns_are_measured_on_the_peers_that_are_honest_everywhere() -> None:
     table = reproduce(
-        "attack", "smoke", out="a", rows=["Gossip"], columns=["clean", "sign_flip"], peers=5
+        "attack",
+        "smoke",
+        out="a",
+        rows=["Gossip"],
+        columns=["clean", "sign_flip"],
+        panels=["skew"],
+        peers=5,
     )
-    clean, flipped = table.entry("", "Gossip", "clean"), table.entry("", "Gossip", "sign_flip")
+    world = table.panels[0]
+    clean, flipped = (table.entry(world, "Gossip", c) for c in ("clean", "sign_flip"))
     assert clean is not None
     assert flipped is not None
     honest = [
         k
-        for k, value in enumerate(table.of("", "Gossip", "sign_flip")[0].final)
+        for k, value in enumerate(table.of(world, "Gossip", "sign_flip")[0].final)
         if value is not None
     ]
     assert len(honest) == 4
-    alone = table.of("", "Gossip", "clean")[0].final
+    alone = table.of(world, "Gossip", "clean")[0].final
     mean = np.mean([value for k, value in enumerate(alone) if k in honest])
     assert clean.accuracy == pytest.approx(100 * mean)
     assert clean.difference is None
     assert flipped.difference == pytest.approx(flipped.accuracy - clean.accuracy)
     assert flipped.attackers_weight is not None
-    local = [record("Local", "clean", accuracy=0.9, final=[0.5, 0.5, 0.5, 0.5, 1.0])]
+    final = [0.5, 0.5, 0.5, 0.5, 1.0]
+    local = [record("Local", "clean", accuracy=0.9, final=final, panel=world)]
     other = replace(table, records=[*table.records, *local])
     bad = {0, 1, 2, 3, 4} - set(honest)
-    rest = [value for k, value in enumerate([0.5, 0.5, 0.5, 0.5, 1.0]) if k not in bad]
-    assert other.accuracies("", "Local", "clean")[0] == pytest.approx(100 * np.mean(rest)), (
+    rest = [value for k, value in enumerate(final) if k not in bad]
+    assert other.accuracies(world, "Local", "clean")[0] == pytest.approx(100 * np.mean(rest)), (
         "also in rows not attacked yet"
     )
 
@@ -834,6 +843,29 @@ CASES: list[tuple[str, str, list[CellRecord], list[CellRecord]]] = [
         "within-two",
         *(cells({("", "Gossip", "clean"): 0.7, ("", "Gossip", "noise"): a}) for a in (0.69, 0.5)),
     ),
+    (
+        "attack",
+        "as-wary",
+        *(
+            cells(
+                {
+                    ("", "friends", "clean"): 0.7,
+                    ("", "friends", "noise"): a,
+                    ("", "AFIND+ (wary)", "clean"): 0.6,
+                    ("", "AFIND+ (wary)", "noise"): 0.55,
+                }
+            )
+            for a in (0.66, 0.64)
+        ),
+    ),
+    (
+        "attack",
+        "clipped",
+        *(
+            cells({("", "friends/normclip", "clean"): 0.7, ("", "friends/normclip", "noise"): a})
+            for a in (0.69, 0.68)
+        ),
+    ),
 ]
 
 
@@ -849,6 +881,40 @@ def test_a_verdict_turns_with_its_numbers(
         OPEN,
         PARTLY,
     ), "one seed decides nothing"
+
+
+@pytest.mark.parametrize(
+    ("lost", "expected"),
+    [
+        ((0.010, 0.011, 0.012), HOLDS),  # 1.1 ± 0.2 points: surely at most 1.5
+        ((0.004, 0.010, 0.022), PARTLY),  # 1.2 ± 2.3: by its mean
+        ((0.006, 0.016, 0.029), OPEN),  # 1.7 ± 2.9: nobody can tell
+        ((0.020, 0.021, 0.022), NOT),  # 2.1 ± 0.2: surely more
+    ],
+)
+def test_what_the_default_may_lose_to_attackers_is_judged_with_its_interval(
+    lost: tuple[float, ...], expected: str
+) -> None:
+    row = "friends/normclip"
+    clean = [record(row, "clean", seed, 0.7) for seed in range(3)]
+    noise = [record(row, "noise", seed, 0.7 - points) for seed, points in enumerate(lost)]
+    table = table_with("attack", [*clean, *noise])
+    assert verdict(table, "clipped") == expected
+    assert verdict(table, "as-wary") == MISSING
+
+
+def test_attackers_are_met_in_a_world_with_groups_too() -> None:
+    """What was run before, in the world without groups, is a part of the table as it was."""
+    whole = design("attack")
+    assert list(whole.panels) == ["label skew", "labels permuted"]
+    assert {"friends", "friends/normclip", "AFIND+ (wary)"} <= set(whole.rows)
+    shifts = {
+        panel: whole.config((panel, "friends", "sketch_liar"), 0).shift.name
+        for panel in whole.panels
+    }
+    assert shifts == {"label skew": "none", "labels permuted": "permute_labels"}
+    _, records = read_records(RESULTS / "attack.jsonl")
+    assert all(whole.config(one.key, one.seed).digest[:20] == one.digest for one in records)
 
 
 def test_a_smaller_threshold_that_is_worse_is_not_as_claimed() -> None:
