@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,6 +26,7 @@ from amity.data.fashionmnist import FASHION
 from amity.data.published import find
 from amity.errors import ConfigError, DataError
 from amity.events import Event, RunDone
+from amity.files import csv_text
 from amity.lab.result import Result
 from amity.reproduce import RunTable, reproduce, tables
 from amity.reproduce.choice import part_of
@@ -34,6 +35,9 @@ from amity.reproduce.differences import Difference, paired
 from amity.reproduce.experiment import Scope
 from amity.reproduce.experiments import NAMES
 from amity.reproduce.experiments.theorem import bound
+from amity.reproduce.kinds import CardKind
+from amity.reproduce.leak_claims import BODIES, TWINS
+from amity.reproduce.leakage import Leak
 from amity.reproduce.record import CellRecord, TableHead, read_records, write_records
 from amity.reproduce.registry import experiments, in_order
 from amity.reproduce.table import at_bytes
@@ -1004,6 +1008,42 @@ def test_the_pages_of_results_are_what_their_records_say(publish: ModuleType) ->
         named[path] = {found[1] for found in publish.BLOCK.findall(text)}
     assert {*publish.published(), "summary"} <= named[publish.DOCS], "all of it is on the page"
     assert named[publish.WHEN] == publish.when().keys()
+
+
+def test_what_was_read_from_cards_is_published_from_its_file(
+    publish: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def written(path: Path, seeds: int) -> Path:
+        kinds = [CardKind("grad"), TWINS, BODIES]
+        readings = [
+            Leak(
+                **{"world": "label_skew", "seed": seed, "round": 1, **vars(kind), "nbytes": 9},
+                overlap=0.6,
+                baseline=0.4,
+                leakage=0.3 + seed / 10,
+                auc=0.9,
+            )
+            for seed in range(seeds)
+            for kind in kinds
+        ]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(csv_text([asdict(one) for one in readings]))
+        return path
+
+    monkeypatch.setattr(publish, "LABELS", tmp_path / "labels.csv")
+    publish.LABELS.write_text("seed,round,proxy\n0,1,grad\n")
+    assert publish.labels() == "![Leakage by proxy, size and noise](../results/labels.svg)\n"
+    written(tmp_path / "runs/labels-cpu/labels.csv", 2)
+    publish.publish_labels(tmp_path / "nothing here")
+    publish.publish_labels(tmp_path / "runs")
+    assert "<svg" in (tmp_path / "labels.svg").read_text()
+    said = publish.labels()
+    assert "Seeds 0, 1;" in said
+    assert "| label_skew | twins | 2 x 1024 | 32 | 0 | 9 | 0.90 ± 0.00 | 0.35 ± 0.07 |" in said
+    assert said.count("* **Ours, not the paper's: ") == 2
+    written(tmp_path / "fewer/labels-cpu/labels.csv", 1)
+    with pytest.raises(SystemExit, match="fewer seeds"):
+        publish.publish_labels(tmp_path / "fewer")
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.jsonl")), ids=lambda path: path.stem)
