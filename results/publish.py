@@ -4,17 +4,23 @@ never typed.
 `python results/publish.py [RUNS]` takes the new records of all tables at presets `cpu` and `mid`
 from a folder that `amity reproduce` wrote (such as runs/reproduce), draws every results/NAME.svg
 and rewrites, on both pages, what stands between `<!-- NAME -->` and `<!-- end -->`. A table at
-preset `mid` is called NAME-mid.
+preset `mid` is called NAME-mid. `labels`, which is no table of runs, has its readings in
+results/labels.csv.
 """
 
+import csv
 import re
 import sys
 from itertools import product
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from amity.errors import AmityError
 from amity.files import write_atomically
 from amity.reproduce import RunTable, tables
+from amity.reproduce.leakage import Leak
+from amity.reproduce.leaks import Leaks
 from amity.reproduce.page import pictures
 from amity.reproduce.record import read_records
 from amity.reproduce.when import NUMBERS, numbers
@@ -24,6 +30,7 @@ HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs" / "RESULTS.md"
 WHEN = DOCS.with_name("WHEN.md")
 BLOCK = re.compile(r"(<!-- ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+LABELS = HERE / "labels.csv"
 SUFFIXES = {"cpu": "", "mid": "-mid"}
 """Of published files, by preset."""
 
@@ -91,9 +98,44 @@ def when() -> dict[str, str]:
     return {**numbers(table_of(path)), "pictures": f"{drawn('regimes')}\n"}
 
 
+def leaks(path: Path) -> Leaks | None:
+    """What was read from cards; None if it was written before there were several worlds."""
+    with path.open(encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    if "world" not in rows[0]:
+        return None
+    known = TypeAdapter(list[Leak])
+    found = known.validate_python([{**row, "bits": int(row["bits"])} for row in rows])
+    seeds = tuple(dict.fromkeys(leak.seed for leak in found))
+    return Leaks(title="", worlds={}, seeds=seeds, leaks=found)
+
+
+def labels() -> str:
+    """What the page says of cards: the first of the tables, the verdicts and the picture."""
+    found, picture = leaks(LABELS), "![Leakage by proxy, size and noise](../results/labels.svg)"
+    if found is None:
+        return f"{picture}\n"
+    said = f"Seeds {', '.join(map(str, found.seeds))}; ± is the standard deviation over them."
+    return f"{said}\n\n{found.markdown(tables=1)}\n{picture}\n"
+
+
+def publish_labels(root: Path) -> None:
+    """Take the readings of a folder, unless they are of fewer seeds than those published."""
+    new = root / "labels-cpu" / LABELS.name
+    if not new.exists():
+        return
+    mine, old = leaks(new), leaks(LABELS)
+    if mine is None or (old is not None and len(mine.seeds) < len(old.seeds)):
+        raise SystemExit(
+            f"{new}: has fewer seeds than {LABELS.name}; delete that one if this is meant"
+        )
+    write_atomically(LABELS, new.read_bytes())
+    write_atomically(LABELS.with_suffix(".svg"), mine.picture().encode())
+
+
 def page(text: str) -> str:
     """A page with every block written anew."""
-    special = when()
+    special = {**when(), "labels": labels()}
 
     def written(found: re.Match[str]) -> str:
         name = found[2]
@@ -141,6 +183,8 @@ def main() -> None:
         found = [gathered(Path(root)) for root in sys.argv[1:]]
     except AmityError as error:
         raise SystemExit(str(error)) from None
+    for root in sys.argv[1:]:
+        publish_labels(Path(root))
     for name, path in ((name, path) for one in found for name, path in one.items()):
         write_atomically(HERE / f"{name}.jsonl", path.read_bytes())
     for path in sorted(HERE.glob("*.jsonl")):

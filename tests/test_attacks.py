@@ -9,13 +9,15 @@ import torch
 
 import amity
 from amity.config import load, resolve
-from amity.core import Share
+from amity.core import Card, Share
 from amity.errors import ConfigError
-from amity.facts import Losses
+from amity.facts import Likeness, Losses, Similarity
+from amity.geometry import cosines
 from amity.net.setup import for_network
 from amity.peer.attacks import SketchLiar, attackers, attacks
 from amity.rng import rng
 from amity.round.build import bad_peers
+from amity.simulate.seat import Seat, let_fakers_look
 from tests.conftest import EVERY_METHOD, EVERY_STRATEGY, simulate, spec_id, tiny
 from tests.test_every_strategy import check
 
@@ -178,8 +180,73 @@ def test_a_sketch_liar_looks_like_whoever_asks_and_gains_weight() -> None:
     assert weights["sketch_liar"] > weights["label_flip"]
 
 
-def test_a_run_with_liars_that_was_resumed_ends_with_the_same_bits() -> None:
-    config = tiny(strategy="afind+", attack={"name": "sketch_liar", "fraction": 0.34}, rounds=4)
+def test_where_cards_are_looked_at_once_a_sketch_liar_passes_for_the_asker_s_best_friend() -> None:
+    attack = {"name": "sketch_liar", "fraction": 0.34, "sends": "honest"}
+    partition = {"name": "iid", "samples": 60, "test": 20}
+    simulation = simulate(tiny(strategy="friends", peers=9, attack=attack, partition=partition))
+    simulation.round()
+    bad, seats = simulation.attackers, simulation.seats
+    honest = [name for name in simulation.names if name not in bad]
+    assert len(bad) == 3
+    fooled = []
+    for me in honest:
+        mine = seats[me].card
+        assert mine is not None
+        alike = simulation.memories[me]["memory"]["alike"]
+        others = {j: card for j in honest if j != me and (card := seats[j].card) is not None}
+        best = max(others, key=lambda j: float(cosines(mine.sketch, others[j].sketch[None])))
+        for liar in bad:
+            assert alike[liar] == pytest.approx(alike[best], abs=1e-5)
+            shown = seats[liar].offer_to(Likeness(), seats[me]).card
+            assert shown is not None
+            assert torch.equal(shown.sketch, others[best].sketch)
+            assert shown.peer == liar
+        fooled += [alike[liar] > 0.8 for liar in bad]
+    assert sum(fooled) > len(fooled) / 2, "most look like friends"
+
+
+def test_a_sketch_liar_copies_only_what_it_can_have_seen() -> None:
+    """On a line a liar sees its two neighbours, and an asker's own card is no use to it."""
+    names, draw = ("a", "b", "c"), torch.Generator().manual_seed(0)
+    seats = {name: Seat(name=name, examples=1, labels=()) for name in names}
+    for name, seat in seats.items():
+        seat.card = Card(name, 0, 1, 1, torch.randn(6, generator=draw))
+    seats["b"].attack = SketchLiar()
+    let_fakers_look(seats, {"a": ("b",), "b": ("a", "c"), "c": ("b",)})
+    assert seats["a"].seen is None
+    seen = seats["b"].seen
+    assert seen is not None
+    for asker, other in (("a", "c"), ("c", "a")):
+        found, card = seen.most_like(asker), seats[other].card
+        assert found is not None
+        assert card is not None
+        assert torch.equal(found, card.sketch)
+    let_fakers_look(seats, {"a": ("b",), "b": ("a",), "c": ()})
+    shown = seats["b"].offer_to(Likeness(), seats["a"]).card
+    assert shown == seats["b"].card, "who has seen nobody else has nothing to copy"
+
+
+def test_where_cards_are_looked_at_every_round_a_sketch_liar_shows_the_asker_s_last_one() -> None:
+    attack = {"name": "sketch_liar", "fraction": 0.34}
+    for strategy in ("afind+", {"name": "afind+", "proxy": "grad_ref"}):
+        simulation = simulate(tiny(strategy=strategy, attack=attack))
+        simulation.round()
+        before = {name: seat.card for name, seat in simulation.seats.items()}
+        simulation.round()
+        liar, me = (
+            next(seat for name, seat in simulation.seats.items() if (name in bad) is wanted)
+            for bad in (simulation.attackers,)
+            for wanted in (True, False)
+        )
+        shown, last = liar.offer_to(Similarity(), me).card, before[me.name]
+        assert shown is not None
+        assert last is not None
+        assert torch.equal(shown.sketch, last.sketch)
+
+
+@pytest.mark.parametrize("strategy", ["afind+", "friends"])
+def test_a_run_with_liars_that_was_resumed_ends_with_the_same_bits(strategy: str) -> None:
+    config = tiny(strategy=strategy, attack={"name": "sketch_liar", "fraction": 0.34}, rounds=4)
     whole, half, again = simulate(config), simulate(config), simulate(config)
     rows = [whole.round().rows for _ in range(4)]
     half.round(), half.round()

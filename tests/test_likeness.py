@@ -16,8 +16,8 @@ from scipy.spatial.distance import squareform
 from amity.core import Card, PeerId
 from amity.data.samples import Samples
 from amity.facts import Likeness, Offer, is_copy, likeness
-from amity.peer.proxies.twins import halves, solo_epochs
 from amity.peer.proxy import CardSpec
+from amity.peer.solo import Solo, halves
 from amity.peer.trials import Agreement, Alone
 from amity.rng import rng
 from amity.simulate import Simulation
@@ -203,7 +203,19 @@ def test_the_fact_answers_for_all_pairs_and_says_0_of_a_copy() -> None:
 
 def test_how_long_one_trains_alone_follows_from_the_run() -> None:
     # 15 %, at least 2 and at most 16 epochs; nothing where nothing is planned
-    assert [solo_epochs(n) for n in (0, 1, 20, 40, 100, 1000)] == [0, 2, 3, 6, 15, 16]
+    simulation = simulate(tiny())
+    data, learner = simulation.peers["peer-00"].data.train, simulation.world.learner
+    times = [Solo(data, simulation.world.initial, learner, n) for n in (0, 1, 20, 40, 100, 1000)]
+    assert [solo.epochs for solo in times] == [0, 2, 3, 6, 15, 16]
+    # and on to 64 steps before they are tried, within 40 % of the run
+    half = len(data) // 2
+    for solo in times:
+        batch = min(learner.recipe.batch, len(data) // 4)
+        small = min(batch, learner.recipe.batch // 2)
+        done = solo.epochs * math.ceil(half / batch)
+        steps = done + solo.further_epochs * math.ceil(half / small)
+        assert solo.epochs + solo.further_epochs <= max(solo.epochs, 0.4 * solo.planned + 0.5)
+        assert steps >= 64 or solo.epochs + solo.further_epochs >= round(0.4 * solo.planned)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5, 10])

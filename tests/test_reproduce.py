@@ -9,14 +9,13 @@ import multiprocessing
 import os
 import signal
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -27,6 +26,7 @@ from amity.data.fashionmnist import FASHION
 from amity.data.published import find
 from amity.errors import ConfigError, DataError
 from amity.events import Event, RunDone
+from amity.files import csv_text
 from amity.lab.result import Result
 from amity.reproduce import RunTable, reproduce, tables
 from amity.reproduce.choice import part_of
@@ -35,7 +35,9 @@ from amity.reproduce.differences import Difference, paired
 from amity.reproduce.experiment import Scope
 from amity.reproduce.experiments import NAMES
 from amity.reproduce.experiments.theorem import bound
-from amity.reproduce.leakage import kinds_of_cards, predict, told_by
+from amity.reproduce.kinds import CardKind
+from amity.reproduce.leak_claims import BODIES, TWINS
+from amity.reproduce.leakage import Leak
 from amity.reproduce.record import CellRecord, TableHead, read_records, write_records
 from amity.reproduce.registry import experiments, in_order
 from amity.reproduce.table import at_bytes
@@ -162,7 +164,8 @@ def test_rows_of_ones_own_stand_beside_those_of_the_table(call: Call, repository
     assert (code, err) == (0, "")
     assert "gossip/mine.py:LossGate:factor=2" in out
     configs = [read_config(path) for path in Path("a/cells").iterdir()]
-    assert len(configs) == 2 * len(design("attack").columns)
+    table = design("attack")
+    assert len(configs) == 2 * len(table.columns) * len(table.panels)
     assert {
         config.attack.common.fraction for config in configs if config.attack.name != "none"
     } == {0.4}
@@ -405,28 +408,36 @@ def test_a_killed_table_goes_on_where_it_was(call: Call) -> None:
 
 def test_clean_columns_are_measured_on_the_peers_that_are_honest_everywhere() -> None:
     table = reproduce(
-        "attack", "smoke", out="a", rows=["Gossip"], columns=["clean", "sign_flip"], peers=5
+        "attack",
+        "smoke",
+        out="a",
+        rows=["Gossip"],
+        columns=["clean", "sign_flip"],
+        panels=["skew"],
+        peers=5,
     )
-    clean, flipped = table.entry("", "Gossip", "clean"), table.entry("", "Gossip", "sign_flip")
+    world = table.panels[0]
+    clean, flipped = (table.entry(world, "Gossip", c) for c in ("clean", "sign_flip"))
     assert clean is not None
     assert flipped is not None
     honest = [
         k
-        for k, value in enumerate(table.of("", "Gossip", "sign_flip")[0].final)
+        for k, value in enumerate(table.of(world, "Gossip", "sign_flip")[0].final)
         if value is not None
     ]
     assert len(honest) == 4
-    alone = table.of("", "Gossip", "clean")[0].final
+    alone = table.of(world, "Gossip", "clean")[0].final
     mean = np.mean([value for k, value in enumerate(alone) if k in honest])
     assert clean.accuracy == pytest.approx(100 * mean)
     assert clean.difference is None
     assert flipped.difference == pytest.approx(flipped.accuracy - clean.accuracy)
     assert flipped.attackers_weight is not None
-    local = [record("Local", "clean", accuracy=0.9, final=[0.5, 0.5, 0.5, 0.5, 1.0])]
+    final = [0.5, 0.5, 0.5, 0.5, 1.0]
+    local = [record("Local", "clean", accuracy=0.9, final=final, panel=world)]
     other = replace(table, records=[*table.records, *local])
     bad = {0, 1, 2, 3, 4} - set(honest)
-    rest = [value for k, value in enumerate([0.5, 0.5, 0.5, 0.5, 1.0]) if k not in bad]
-    assert other.accuracies("", "Local", "clean")[0] == pytest.approx(100 * np.mean(rest)), (
+    rest = [value for k, value in enumerate(final) if k not in bad]
+    assert other.accuracies(world, "Local", "clean")[0] == pytest.approx(100 * np.mean(rest)), (
         "also in rows not attacked yet"
     )
 
@@ -836,6 +847,29 @@ CASES: list[tuple[str, str, list[CellRecord], list[CellRecord]]] = [
         "within-two",
         *(cells({("", "Gossip", "clean"): 0.7, ("", "Gossip", "noise"): a}) for a in (0.69, 0.5)),
     ),
+    (
+        "attack",
+        "as-wary",
+        *(
+            cells(
+                {
+                    ("", "friends", "clean"): 0.7,
+                    ("", "friends", "noise"): a,
+                    ("", "AFIND+ (wary)", "clean"): 0.6,
+                    ("", "AFIND+ (wary)", "noise"): 0.55,
+                }
+            )
+            for a in (0.66, 0.64)
+        ),
+    ),
+    (
+        "attack",
+        "clipped",
+        *(
+            cells({("", "friends/normclip", "clean"): 0.7, ("", "friends/normclip", "noise"): a})
+            for a in (0.69, 0.68)
+        ),
+    ),
 ]
 
 
@@ -851,6 +885,40 @@ def test_a_verdict_turns_with_its_numbers(
         OPEN,
         PARTLY,
     ), "one seed decides nothing"
+
+
+@pytest.mark.parametrize(
+    ("lost", "expected"),
+    [
+        ((0.010, 0.011, 0.012), HOLDS),  # 1.1 ± 0.2 points: surely at most 1.5
+        ((0.004, 0.010, 0.022), PARTLY),  # 1.2 ± 2.3: by its mean
+        ((0.006, 0.016, 0.029), OPEN),  # 1.7 ± 2.9: nobody can tell
+        ((0.020, 0.021, 0.022), NOT),  # 2.1 ± 0.2: surely more
+    ],
+)
+def test_what_the_default_may_lose_to_attackers_is_judged_with_its_interval(
+    lost: tuple[float, ...], expected: str
+) -> None:
+    row = "friends/normclip"
+    clean = [record(row, "clean", seed, 0.7) for seed in range(3)]
+    noise = [record(row, "noise", seed, 0.7 - points) for seed, points in enumerate(lost)]
+    table = table_with("attack", [*clean, *noise])
+    assert verdict(table, "clipped") == expected
+    assert verdict(table, "as-wary") == MISSING
+
+
+def test_attackers_are_met_in_a_world_with_groups_too() -> None:
+    """What was run before, in the world without groups, is a part of the table as it was."""
+    whole = design("attack")
+    assert list(whole.panels) == ["label skew", "labels permuted"]
+    assert {"friends", "friends/normclip", "AFIND+ (wary)"} <= set(whole.rows)
+    shifts = {
+        panel: whole.config((panel, "friends", "sketch_liar"), 0).shift.name
+        for panel in whole.panels
+    }
+    assert shifts == {"label skew": "none", "labels permuted": "permute_labels"}
+    _, records = read_records(RESULTS / "attack.jsonl")
+    assert all(whole.config(one.key, one.seed).digest[:20] == one.digest for one in records)
 
 
 def test_a_smaller_threshold_that_is_worse_is_not_as_claimed() -> None:
@@ -942,6 +1010,42 @@ def test_the_pages_of_results_are_what_their_records_say(publish: ModuleType) ->
     assert named[publish.WHEN] == publish.when().keys()
 
 
+def test_what_was_read_from_cards_is_published_from_its_file(
+    publish: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def written(path: Path, seeds: int) -> Path:
+        kinds = [CardKind("grad"), TWINS, BODIES]
+        readings = [
+            Leak(
+                **{"world": "label_skew", "seed": seed, "round": 1, **vars(kind), "nbytes": 9},
+                overlap=0.6,
+                baseline=0.4,
+                leakage=0.3 + seed / 10,
+                auc=0.9,
+            )
+            for seed in range(seeds)
+            for kind in kinds
+        ]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(csv_text([asdict(one) for one in readings]))
+        return path
+
+    monkeypatch.setattr(publish, "LABELS", tmp_path / "labels.csv")
+    publish.LABELS.write_text("seed,round,proxy\n0,1,grad\n")
+    assert publish.labels() == "![Leakage by proxy, size and noise](../results/labels.svg)\n"
+    written(tmp_path / "runs/labels-cpu/labels.csv", 2)
+    publish.publish_labels(tmp_path / "nothing here")
+    publish.publish_labels(tmp_path / "runs")
+    assert "<svg" in (tmp_path / "labels.svg").read_text()
+    said = publish.labels()
+    assert "Seeds 0, 1;" in said
+    assert "| label_skew | twins | 2 x 1024 | 32 | 0 | 9 | 0.90 ± 0.00 | 0.35 ± 0.07 |" in said
+    assert said.count("* **Ours, not the paper's: ") == 2
+    written(tmp_path / "fewer/labels-cpu/labels.csv", 1)
+    with pytest.raises(SystemExit, match="fewer seeds"):
+        publish.publish_labels(tmp_path / "fewer")
+
+
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.jsonl")), ids=lambda path: path.stem)
 def test_published_records_are_of_runs_that_the_command_makes(path: Path) -> None:
     head, records = read_records(path)
@@ -949,65 +1053,3 @@ def test_published_records_are_of_runs_that_the_command_makes(path: Path) -> Non
     assert {one.key for one in records} <= set(design(head.experiment, head.preset).cell_keys())
     assert all(len(one.digest) == 20 and len(one.curve) > 1 and one.seconds > 0 for one in records)
     assert len({one.seed for one in records}) >= {"study": 2, "table1-mid": 1}.get(path.stem, 3)
-
-
-# -- labels ----------------------------------------------------------------------------------------
-
-
-def test_cards_that_are_the_labels_tell_everything_and_random_ones_nothing() -> None:
-    draw = np.random.default_rng(0)
-    labels = draw.dirichlet(np.ones(5) * 0.3, size=80)
-    shadows = np.arange(80) < 40
-    friends = np.array([np.minimum(row, labels).sum(1) >= 0.5 for row in labels])
-    telling = torch.from_numpy(labels - 0.2)
-    found, base, leakage, area = told_by(telling, labels, shadows, friends)
-    assert leakage > 0.7
-    assert area > 0.8
-    assert found > base
-    silent = torch.from_numpy(draw.normal(size=(80, 5)))
-    assert abs(told_by(silent, labels, shadows, friends)[2]) < 0.15
-    groups = np.arange(80)[:, None] % 2 == np.arange(80) % 2
-    sides = torch.tensor([[1.0, 0.1], [-1.0, 0.1]]).repeat(40, 1)
-    assert told_by(sides, labels, shadows, groups)[3] == 1.0, "in a world with groups they count"
-
-
-def test_the_reader_of_cards_is_ridge_regression() -> None:
-    draw = np.random.default_rng(1)
-    known, cards = draw.normal(size=(6, 3)), draw.normal(size=(2, 3))
-    labels = draw.dirichlet(np.ones(4), size=6)
-    got = predict(known, labels, cards)
-    mean = labels.mean(0)
-    candidates = []
-    for ridge in (1e-3, 1e-2, 1e-1, 1.0):  # the primal form of the same regression
-        w = np.linalg.solve(known.T @ known + ridge * np.eye(3), known.T @ (labels - mean))
-        guess = (mean + cards @ w).clip(0)
-        candidates.append(guess / guess.sum(1, keepdims=True))
-    assert any(np.allclose(got, candidate) for candidate in candidates)
-    np.testing.assert_allclose(got.sum(1), 1)
-
-
-def test_label_inference_by_one_command(call: Call) -> None:
-    words = WORDS.replace("peers=5", "peers=12")
-    code, out, err = call(f"reproduce labels seeds=0 out=l {words}")
-    assert (code, err) == (0, "")
-    assert "report: l/labels-cpu/report.html" in out
-    rows = Path("l/labels-cpu/labels.csv").read_text().splitlines()
-    assert rows[0].startswith("world,seed,round,proxy,sketch,bits,sigma,nbytes,overlap,baseline,")
-    worlds = {row.partition(",")[0] for row in rows[1:]}
-    assert worlds == {"label_skew", "permute_labels", "rotate", "permute_pixels", "invert"}
-    most, least = (len(kinds_of_cards(grouped)) for grouped in (False, True))
-    assert len(rows) == 1 + 2 * (most + 4 * least), "two rounds"
-    table = Path("l/labels-cpu/table.md").read_text()
-    assert "| rotate | body_drift | 256 | 32 | 0 | 1040 |" in table
-    assert "| rotate | body_drift | 256 | 1 | 0 | 48 |" in table, "the same as signs"
-    assert "<svg" in Path("l/labels-cpu/report.html").read_text()
-    kept = Path("l/labels-cpu/invert-seed-0.json")
-    before = kept.stat().st_mtime_ns
-    assert call(f"reproduce labels seeds=0 out=l {words}")[0] == 0
-    assert kept.stat().st_mtime_ns == before
-    code, out, _ = call(f"reproduce labels --done seeds=0,1 out=l {words}")
-    assert (code, "report: l/labels-cpu/report.html" in out) == (0, True)
-    code, _, err = call(f"reproduce labels --done seeds=1 out=l {words}")
-    assert (code, "no seed of these is finished in l/labels-cpu" in err) == (1, True)
-    with pytest.raises(ConfigError, match="at least 8 peers"):
-        reproduce("labels", seeds=[0], out="m", **SMALL)

@@ -32,6 +32,8 @@ class Attack:
     """Whether it does nothing at all."""
     fakes_models: ClassVar[bool] = False
     """Whether `share` shows anything but the truth."""
+    fakes_cards: ClassVar[bool] = False
+    """Whether `sketch` does."""
 
     def data(self, samples: Samples, classes: int) -> Samples:
         """What the attacker trains on."""
@@ -48,8 +50,9 @@ class Attack:
         return losses
 
     def sketch(self, mine: torch.Tensor, target: torch.Tensor | None) -> torch.Tensor:
-        """Its card, as shown to a peer whose own card of the last round it knows (None: it knows
-        none)."""
+        """Its card, as shown to an asker who would welcome the card `target` (None: it knows of
+        none): the asker's own of the last round. Where cards are looked at once, it is the one of
+        another that is most like the asker's."""
         return mine
 
 
@@ -190,9 +193,16 @@ class SketchLiar(_Liar):
     """Shows everyone their own card of the last round as its own, and sends a model of the kind
     `sends`.
 
+    Where cards last and are looked at once (`friends`), there is no card of a last round, and a
+    copy of one's own is known as such. There it waits until it has seen the cards of its honest
+    neighbours, and shows everyone the one among them that is most like their own: it passes for a
+    twin of the asker's best friend.
+
     The worst case: on a real network a card is published once for all, so that only one target
-    could be copied.
+    could be copied, and only its friends be deceived.
     """
+
+    fakes_cards: ClassVar[bool] = True
 
     def sketch(self, mine: torch.Tensor, target: torch.Tensor | None) -> torch.Tensor:
         return mine if target is None else target

@@ -299,11 +299,9 @@ class Peer:
         return signs_of(sketch, rng(self.world.seed, "coins", self.name, *names))
 
     def _small(self, phi: torch.Tensor, spec: CardSpec | None) -> torch.Tensor:
-        """φ in few numbers, each of its parts by itself."""
-        if spec is None:
-            return phi.clone()
-        parts = phi.chunk(spec.kind.parts)
-        return torch.cat([self.world.sketcher(part, spec.bins(len(part))) for part in parts])
+        """φ as it is sent: whole if nothing is said of its size."""
+        sketcher = self.world.sketcher
+        return sketcher(phi, 0) if spec is None else spec.small(phi, sketcher)
 
     @property
     def share(self) -> Share:

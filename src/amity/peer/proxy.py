@@ -59,7 +59,8 @@ class CardSpec:
     shrink: int = 1
     """A sketch is at most φ's length divided by this: so that cards of small models are small."""
     once: bool = False
-    """Whether the strategy asks for a card only when it does not know the peer: for estimates."""
+    """Whether the strategy asks for a card only when it does not know the peer: for estimates, and
+    for those who fake cards."""
 
     @property
     def kind(self) -> Proxy:
@@ -85,6 +86,11 @@ class CardSpec:
     def bins(self, length: int) -> int:
         """How many numbers stand for a part of φ of this length; 0: all."""
         return min(self.sketch, math.ceil(length / self.shrink)) if self.sketch else 0
+
+    def small(self, phi: torch.Tensor, sketcher: Sketcher) -> torch.Tensor:
+        """φ in few numbers, each of its parts by itself."""
+        parts = phi.chunk(self.kind.parts)
+        return torch.cat([sketcher(part, self.bins(len(part))) for part in parts])
 
     def phi(self, at: Vectors, data: Samples, learner: Learner) -> torch.Tensor:
         """φ of one peer, whole. A proxy may be anybody's code: is it a vector?"""

@@ -17,6 +17,10 @@ with λ chosen by leaving one shadow out. Told are
   for. Friends are peers of the same hidden group, or in a world without groups those whose labels
   overlap.
 
+Cards of two halves (`twins`) are not compared by their cosine but by their likeness, which compares
+the sums of the halves and sets chance aside (`facts.Likeness`). So the reader, too, reads the sum
+of the two halves, each of unit length.
+
 It bounds what these shadows can do, not what anybody could: an attacker with more shadows or a
 better reader learns more.
 """
@@ -32,53 +36,24 @@ import torch
 
 from amity.config import Config
 from amity.core import Card
+from amity.facts import likeness
 from amity.geometry import as_cosines, units
 from amity.peer.peer import Peer
 from amity.peer.privacy import ProxyNoise
+from amity.peer.proxies import proxies
 from amity.peer.proxy import Bits, CardSpec, Sketcher, signs_of
 from amity.reproduce.experiment import Say
+from amity.reproduce.kinds import PROXIES, CardKind, kinds_of_cards
 from amity.rng import rng
 from amity.round.build import load_data, one_thread
 from amity.round.quality import auc
 from amity.round.truth import Mask
 from amity.simulate import Simulation
 
-PROXIES = (
-    "grad",
-    "grad_ref",
-    "delta",
-    "feature_mean",
-    "weight",
-    "head_drift",
-    "body_drift",
-    "model_drift",
-    "update",
-    "head_update",
-)
-NOISY = ("grad", "body_drift")
-"""Those that are also shown with noise: the paper's, and one that does not show the head."""
-SKETCHES = (0, 16, 64, 256, 1024)
-SIGMAS = (0.0, 2.0, 5.0, 10.0, 50.0)
-USUAL = 256
-"""Numbers of a card where nothing else is said: AFIND+'s `tuned`."""
-SIGNS = (USUAL, 4 * USUAL)
-"""So many signs, in an eighth of as many bytes."""
 DRAWS = 5
 """Draws of noise that are averaged."""
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
-
-
-@dataclass(frozen=True)
-class CardKind:
-    """A kind of card."""
-
-    proxy: str
-    sketch: int = USUAL
-    """Numbers; 0: whole."""
-    bits: Bits = 32
-    sigma: float = 0.0
-    """Of `privacy=proxy`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,34 +97,30 @@ def predict(known: FloatArray, labels: FloatArray, cards: FloatArray) -> FloatAr
     return np.asarray(np.where(total > 0, guess / np.where(total > 0, total, 1), mean))
 
 
+def compared(cards_MD: torch.Tensor, parts: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
+    """The unit vectors that a neighbour compares, and how alike any two cards are to it."""
+    if parts == 1:
+        unit_MD = units(cards_MD)
+        return unit_MD, as_cosines(unit_MD @ unit_MD.T, cards_MD.dtype)
+    one, other = cards_MD.chunk(parts, dim=1)
+    return units(units(one) + units(other)), likeness(cards_MD)
+
+
 def told_by(
-    cards_MD: torch.Tensor, labels_MC: FloatArray, shadows: Mask, friends_MM: Mask
+    cards_MD: torch.Tensor, labels_MC: FloatArray, shadows: Mask, friends_MM: Mask, parts: int = 1
 ) -> tuple[float, float, float, float]:
     """Overlap, baseline, leakage and AUC of the cards of M peers, of whom `shadows` (a mask) are
-    known."""
-    unit_MD = units(cards_MD)
-    rows, truth = unit_MD.numpy(), labels_MC[~shadows]
+    known; each card is of one vector or of two halves."""
+    unit_MD, alike_MM = compared(cards_MD, parts)
+    rows, alike, truth = unit_MD.numpy(), alike_MM.numpy(), labels_MC[~shadows]
     guess = predict(rows[shadows], labels_MC[shadows], rows[~shadows])
     found = float(np.minimum(guess, truth).sum(1).mean())
     base = float(np.minimum(labels_MC[shadows].mean(0), truth).sum(1).mean())
-    alike_MM = as_cosines(unit_MD @ unit_MD.T, cards_MD.dtype).numpy()
     others = ~np.eye(len(rows), dtype=bool)
-    found_areas = [auc(f[o], s[o]) for f, s, o in zip(friends_MM, alike_MM, others, strict=True)]
+    found_areas = [auc(f[o], s[o]) for f, s, o in zip(friends_MM, alike, others, strict=True)]
     areas = [area for area in found_areas if area is not None]
     mean_area = float(np.mean(areas)) if areas else float("nan")
     return found, base, (found - base) / max(1 - base, 1e-9), mean_area
-
-
-def kinds_of_cards(grouped: bool) -> list[CardKind]:
-    """All that is measured: every proxy as usual and as signs, two with noise. Only in the world
-    without groups the first one at every size too, with noise on the whole of it."""
-    first = PROXIES[0]
-    usual = [CardKind(proxy) for proxy in PROXIES]
-    signs = [CardKind(proxy, sketch, 1) for proxy in PROXIES for sketch in SIGNS]
-    noise = [CardKind(proxy, sigma=sigma) for proxy in NOISY for sigma in SIGMAS]
-    whole = [CardKind(first, sketch) for sketch in SKETCHES]
-    whole += [CardKind(first, 0, sigma=sigma) for sigma in SIGMAS]
-    return list(dict.fromkeys([*usual, *signs, *noise, *([] if grouped else whole)]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,20 +149,22 @@ class Watch:
             grouped=friendship.kind == "group",
         )
 
-    def leaks(self, t: int, peers: Sequence[Peer]) -> list[Leak]:
-        """One round's."""
+    def leaks(self, t: int, peers: Sequence[Peer], lasting: dict[str, torch.Tensor]) -> list[Leak]:
+        """One round's. Proxies that never change are kept in `lasting`."""
         for peer in peers:
             peer.round = t
-        whole = {
-            proxy: torch.stack([peer.sketch(CardSpec(proxy, 0)) for peer in peers])
-            for proxy in PROXIES
-        }
+        whole = dict(lasting)
+        for spec in (CardSpec(proxy, 0) for proxy in PROXIES if proxy not in lasting):
+            whole[spec.proxy] = torch.stack([peer.sketch(spec) for peer in peers])
+        lasting |= {proxy: phi for proxy, phi in whole.items() if proxies.made(proxy).lasting}
         return [self._leak(t, kind, whole[kind.proxy]) for kind in kinds_of_cards(self.grouped)]
 
     def _leak(self, t: int, kind: CardKind, phi_MP: torch.Tensor) -> Leak:
         """What cards of a kind tell, mean over some draws of noise."""
         draws = [self._cards(kind, phi_MP, draw) for draw in range(DRAWS if kind.sigma else 1)]
-        told = [told_by(cards, self.labels, self.shadows, self.friends) for cards in draws]
+        told = [
+            told_by(cards, self.labels, self.shadows, self.friends, kind.parts) for cards in draws
+        ]
         overlap, baseline, leakage, area = np.mean(told, 0).tolist()
         return Leak(
             world=self.world,
@@ -210,10 +183,8 @@ class Watch:
         sketcher, noise = Sketcher(self.config.seed), ProxyNoise(sigma=kind.sigma)
         stream = rng(self.config.seed, "label noise", draw)
         coins = rng(self.config.seed, "label coins", draw)
-        cards = [
-            noise.card(row, lambda v: sketcher(v, kind.sketch), self.config.train.batch, stream)
-            for row in phi_MP
-        ]
+        spec, lot = CardSpec(kind.proxy, kind.sketch), self.config.train.batch
+        cards = [noise.card(row, lambda v: spec.small(v, sketcher), lot, stream) for row in phi_MP]
         return torch.stack([signs_of(c, coins) for c in cards] if kind.bits == 1 else cards)
 
 
@@ -221,12 +192,14 @@ def measure(world: str, config: Config, rounds: Collection[int], say: Say) -> li
     """Everything that is measured in one run, in these rounds."""
     with Simulation(config, load_data(config)) as simulation, one_thread():
         watch, found = Watch.of(world, config, simulation), list[Leak]()
+        lasting: dict[str, torch.Tensor] = {}
         where = f"{world}, seed {config.seed}"
 
         def look(t: int) -> None:
             if t in rounds:
                 say(f"{where}, round {t + 1}: reading the cards")
-                found.extend(watch.leaks(t, [simulation.peers[name] for name in simulation.names]))
+                peers = [simulation.peers[name] for name in simulation.names]
+                found.extend(watch.leaks(t, peers, lasting))
 
         simulation.on_trained = look
         for t in range(config.rounds):

@@ -13,7 +13,9 @@ import numpy as np
 from amity.config import Config
 from amity.files import csv_text, write_atomically
 from amity.reproduce.experiment import Grid
-from amity.reproduce.leakage import PROXIES, SIGMAS, SKETCHES, USUAL, CardKind, Leak
+from amity.reproduce.kinds import PROXIES, SIGMAS, SKETCHES, USUAL, CardKind
+from amity.reproduce.leak_claims import LeakVerdict, judge_leaks
+from amity.reproduce.leakage import Leak
 from amity.show import figures
 from amity.show.page import html_table, markdown_table, page, section
 from amity.show.report import describe
@@ -28,6 +30,7 @@ INTRODUCTION = (
     " label distributions of the other half; 0 is no better than without cards, 1 is exact. AUC:"
     " how well cosines of the same cards tell friends from strangers; 0.5 is chance. Friends are"
     " peers of the same group where the world has groups, otherwise those whose labels overlap."
+    " Cards of two halves (twins, twins_body) are compared by their likeness, and never change."
 )
 
 
@@ -40,44 +43,64 @@ class Leaks:
     seeds: tuple[int, ...]
     leaks: Sequence[Leak]
     errors: Mapping[str, str] = field(default_factory=dict)
+    stand_in: str = ""
+    """What is wrong with the numbers, where other data stand in."""
+
+    @cached_property
+    def verdicts(self) -> list[LeakVerdict]:
+        return judge_leaks(self.leaks, self.stand_in)
 
     def shown(self) -> list[Grid]:
         return []
 
     def remarks(self) -> list[str]:
-        return []
+        return [*[self.stand_in] * bool(self.stand_in), *map(str, self.verdicts)]
+
+    def picture(self) -> str:
+        return figures.svg(figures.leakage_panels(self._panels()))
+
+    def markdown(self, tables: int | None = None) -> str:
+        """The tables (or only the first ones) and what is said of them."""
+        parts = [self.stand_in] * bool(self.stand_in)
+        for name, rows in list(self._tables.items())[:tables]:
+            parts += [f"**{name}**", markdown_table(self._head(), rows)]
+        parts += [f"* **{v.claim.text}** *{v.status}.* {v.evidence}" for v in self.verdicts]
+        return "\n\n".join(parts) + "\n"
 
     def save(self, path: Path) -> Path:
         """labels.csv, table.md, figure.svg and report.html."""
-        usual = {kind: kind == CardKind(kind.proxy) for kind in self._kinds()}
-        plain, other = ([k for k in usual if usual[k] is wanted] for wanted in (True, False))
-        head, picture = self._head(), figures.svg(figures.leakage_panels(self._panels()))
-        tables = {
-            f"Cards of {USUAL} numbers": self._rows(plain),
-            "Other sizes, signs and noise": self._rows(other),
-        }
+        head, picture = self._head(), self.picture()
         about = "".join(
             f"<p><b>{html.escape(world)}</b>: {html.escape(describe([config], self.seeds))}</p>"
             for world, config in self.worlds.items()
         )
+        said = "".join(f"<p>{html.escape(line)}</p>" for line in self.remarks())
         text = page(
             "Amity: what a card tells of labels",
             f"<h1>{html.escape(self.title, quote=False)}</h1>{about}",
             section("The picture", INTRODUCTION, picture),
             *(
                 section(name, "Mean ± standard deviation over seeds.", html_table(head, rows))
-                for name, rows in tables.items()
+                for name, rows in self._tables.items()
             ),
+            section("What we say", "", said),
         )
-        markdown = [f"**{name}**\n\n{markdown_table(head, rows)}" for name, rows in tables.items()]
         for name, content in (
             ("labels.csv", csv_text([asdict(leak) for leak in self.leaks])),
-            ("table.md", "\n\n".join(markdown) + "\n"),
+            ("table.md", self.markdown()),
             ("figure.svg", picture),
             ("report.html", text),
         ):
             write_atomically(path / name, content.encode())
         return path / "report.html"
+
+    @cached_property
+    def _tables(self) -> dict[str, list[list[str]]]:
+        plain, other = ([k for k in self._kinds() if k.plain is wanted] for wanted in (True, False))
+        return {
+            f"Cards of {USUAL} numbers, and of two halves": self._rows(plain),
+            "Other sizes, signs and noise": self._rows(other),
+        }
 
     @cached_property
     def _rounds(self) -> list[int]:
@@ -114,7 +137,7 @@ class Leaks:
                     for number in ("auc", "leakage")
                     for t in self._rounds
                 ]
-                named = [world, kind.proxy, str(kind.sketch or "all"), str(kind.bits)]
+                named = [world, kind.proxy, kind.numbers, str(kind.bits)]
                 cells = [f"{mean:.2f} ± {spread:.2f}" for mean, spread in stats]
                 rows.append([*named, f"{kind.sigma:g}", f"{nbytes:.0f}", *cells])
         return rows

@@ -24,6 +24,11 @@ class Sketches:
         return self._spec is not None and self._spec.lasting
 
     @property
+    def once(self) -> bool:
+        """Whether peers look at a card only once."""
+        return self._spec is not None and self._spec.once
+
+    @property
     def wanted(self) -> CardSpec | None:
         """What has to be sketched in this round's training. None if nothing is needed, or all is
         known."""

@@ -35,7 +35,7 @@ from amity.simulate.crew import Crew
 from amity.simulate.desk import is_central
 from amity.simulate.jobs import EvaluateJob, GradientJob, SettleJob, TrainJob
 from amity.simulate.lockstep import Lockstep, Near
-from amity.simulate.seat import Seat
+from amity.simulate.seat import Seat, let_fakers_look
 from amity.topology import Network, peer_names
 
 
@@ -182,6 +182,8 @@ class Simulation:
             for name, mine in zip(unit, trained, strict=True):
                 self.steps += mine.steps
                 self._seated(self.seats[name], mine)
+        if self._sketches.once:
+            let_fakers_look(self.seats, near)
 
     def _seated(self, seat: Seat, trained: Trained) -> None:
         """Take down the results of a training. A sketch that never changes is computed again after

@@ -46,6 +46,8 @@ class Seat:
     """How I tamper with what I show, if I do."""
     last: torch.Tensor | None = None
     """The sketch of my card of the last round."""
+    seen: Sighting | None = None
+    """For one who fakes cards, where they are looked at once: those that I have seen."""
     budget: Budget = field(default_factory=Budget)
     private: int = 0
     """Private steps or uploads since the run began."""
@@ -70,14 +72,10 @@ class Seat:
         if offer.losses is not None:
             offer = offer._replace(losses=self.attack.losses(offer.losses))
         if offer.card is not None:
-            known = (
-                asker.last
-                if asker.last is not None and asker.last.shape == offer.card.sketch.shape
-                else None
-            )
-            offer = offer._replace(
-                card=replace(offer.card, sketch=self.attack.sketch(offer.card.sketch, known))
-            )
+            mine = offer.card.sketch
+            target = asker.last if self.seen is None else self.seen.most_like(asker.name)
+            known = target if target is not None and target.shape == mine.shape else None
+            offer = offer._replace(card=replace(offer.card, sketch=self.attack.sketch(mine, known)))
         return offer
 
     def offer(self, fact: Fact) -> Offer:
@@ -130,3 +128,28 @@ class Gallery:
         mine = self._row[me]
         row = self._unit[at] @ self._unit[mine] if self._all is None else self._all[mine, at]
         return dict(zip(others, as_cosines(row, self._kind).tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """Cards that one who fakes its own has seen."""
+
+    gallery: Gallery
+    cards: Mapping[PeerId, torch.Tensor]
+
+    def most_like(self, asker: PeerId) -> torch.Tensor | None:
+        """Of all but the asker's own, the one that is most like it."""
+        alike = self.gallery.cosines(asker, [j for j in self.cards if j != asker])
+        return self.cards[max(alike, key=alike.__getitem__)] if alike else None
+
+
+def let_fakers_look(seats: Mapping[PeerId, Seat], near: Mapping[PeerId, Sequence[PeerId]]) -> None:
+    """Whoever fakes cards sees those of its honest neighbours before it shows its own."""
+    fakers = [one for one in seats.values() if one.attack is not None and one.attack.fakes_cards]
+    if not fakers:
+        return
+    gallery = Gallery(seats, len(seats) ** 2)
+    for seat in fakers:
+        honest = [seats[j] for j in near[seat.name] if seats[j].attack is None]
+        cards = {other.name: other.card.sketch for other in honest if other.card is not None}
+        seat.seen = Sighting(gallery, cards)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 @proxies.register("twins_body")
 @dataclass(frozen=True)
 class TwinBodies(Proxy):
-    """As `twins`, of the body alone: it tells less of the labels, and where groups differ by their
-    classes only, it finds them less surely."""
+    """As `twins`, of the body alone. It tells a little less of the labels, not nothing: `amity
+    reproduce labels` measures how much, and how well each finds friends."""
 
     lasting = True
     whole = True

@@ -18,6 +18,7 @@ from amity.files import write_atomically
 from amity.lab.cells import Cell
 from amity.lab.compare import check_seeds
 from amity.reproduce.experiment import Experiment, Say, Scope
+from amity.reproduce.kinds import kinds_of_cards
 from amity.reproduce.leakage import Leak, measure
 from amity.reproduce.leaks import Leaks
 from amity.reproduce.presets import FASHION, PRESETS, Layer, changed
@@ -80,7 +81,9 @@ class LabelInference(Experiment):
             for seed in seeds
             for world, config in worlds.items()
         }
-        return LabelsTodo(title=self.title, worlds=worlds, path=path, kept=kept)
+        return LabelsTodo(
+            title=self.title, worlds=worlds, path=path, kept=kept, stand_in=preset.stand_in
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +95,8 @@ class LabelsTodo:
     path: Path
     kept: Mapping[tuple[str, int], list[Leak] | None]
     """By world and seed; none where it is still to be measured."""
+    stand_in: str = ""
+    """What is wrong with the numbers, where other data stand in."""
     cells: Sequence[Cell] = ()
     done: frozenset[Path] = frozenset()
 
@@ -119,7 +124,13 @@ class LabelsTodo:
     def _leaks(self, found: Mapping[tuple[str, int], list[Leak]]) -> Leaks:
         leaks = [leak for kept in found.values() for leak in kept]
         seeds = tuple(dict.fromkeys(seed for _, seed in found))
-        return Leaks(title=self.title, worlds=self.worlds, seeds=seeds, leaks=leaks)
+        return Leaks(
+            title=self.title,
+            worlds=self.worlds,
+            seeds=seeds,
+            leaks=leaks,
+            stand_in=self.stand_in,
+        )
 
 
 def _file(path: Path, world: str, seed: int) -> Path:
@@ -127,7 +138,8 @@ def _file(path: Path, world: str, seed: int) -> Path:
 
 
 def _kept(file: Path, config: Config) -> list[Leak] | None:
-    """What was measured before with this config and seed; None if that is not whole."""
+    """What was measured before with this config and seed; None if that is not whole, as where
+    a kind of card is newer than the file."""
     try:
         record = json.loads(file.read_bytes())
         found = [Leak(**leak) for leak in record["readings"]]
@@ -135,4 +147,5 @@ def _kept(file: Path, config: Config) -> list[Leak] | None:
             raise RunDirError(f"{file.parent}: holds labels of another config; choose another out=")
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return found
+    measured = {leak.kind for leak in found}
+    return found if measured.issuperset(kinds_of_cards(grouped=True)) else None
