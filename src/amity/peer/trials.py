@@ -17,6 +17,8 @@ from amity.facts import Mixture, ModelFact, mixture
 from amity.lazy import torch
 
 if TYPE_CHECKING:
+    from amity.data.samples import Samples
+    from amity.learn.learner import Learner
     from amity.peer.peer import Peer
 
 
@@ -50,10 +52,36 @@ class Agreement(ModelFact):
         data, learner, theta = me.data.train, me.world.learner, mixture(self.row, models)
         if theta is None or not len(data):
             return [math.nan for _ in models]
-        x, y = data.pixels.batch(data.index)
-        said = learner.probabilities(theta, x).double()
-        learner.forward_examples += len(data)
-        here = torch.bincount(y, minlength=said.shape[1]).double() / len(y)
-        fair = said * (here / said.mean(0).clamp_min(1e-6))
-        right = float((fair.argmax(1) == y).double().mean())
-        return [right if bool(torch.isfinite(said).all()) else 0.0 for _ in models]
+        return [_agreement(theta, data, learner)[0]] * len(models)
+
+
+@dataclass(frozen=True)
+class Skill(ModelFact):
+    r"""How much better than the most frequent class each model is, by itself, on a few of my
+    examples, by the same corrected answers as `Agreement`:
+
+        (share that is right − max_c P_i(c)) / (1 − max_c P_i(c))
+
+    1 is all right, 0 is as good as knowing nothing, and a model that is no numbers has −1.
+    """
+
+    examples: int = 32
+    raw = True
+
+    def on(self, me: Peer, models: Mapping[PeerId, torch.Tensor]) -> list[Any]:
+        data, learner = me.data.train.first(self.examples), me.world.learner
+        if not len(data):
+            return [math.nan for _ in models]
+        found = [_agreement(theta, data, learner) for theta in models.values()]
+        return [max(-1.0, (right - chance) / max(1 - chance, 0.01)) for right, chance in found]
+
+
+def _agreement(theta: torch.Tensor, data: Samples, learner: Learner) -> tuple[float, float]:
+    """How often a model gives these answers, and how often its best constant answer would."""
+    x, y = data.pixels.batch(data.index)
+    said = learner.probabilities(theta, x).double()
+    learner.forward_examples += len(data)
+    here = torch.bincount(y, minlength=said.shape[1]).double() / len(y)
+    fair = said * (here / said.mean(0).clamp_min(1e-6))
+    right = float((fair.argmax(1) == y).double().mean())
+    return right if bool(torch.isfinite(said).all()) else 0.0, float(here.max())

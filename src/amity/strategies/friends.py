@@ -6,7 +6,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -14,7 +14,7 @@ from pydantic import Field
 from amity.core import Answers, Ask, Decision, PeerId, Plan, Row, View, spread
 from amity.facts import Distance, Likeness, Pull
 from amity.peer.proxy import CardSpec, ProxyName
-from amity.peer.trials import Agreement, Alone
+from amity.peer.trials import Agreement, Alone, Skill
 from amity.rng import rng
 from amity.strategies.kinship import MOST, groups
 from amity.strategies.registry import strategies
@@ -32,6 +32,12 @@ CURVE: Final = 0.17
 """Errors fall with the number n of examples as n to the power of minus this."""
 OWN: Final = 1 / 3
 """The weight of my own model among strangers."""
+VETTED: Final = 2
+"""Models a round that are tried one by one."""
+POOR: Final = 0.5
+"""A model is refused that has less than this share of the skill of the middle one."""
+PATIENCE: Final = 8
+"""Rounds after which a refused one is looked at again."""
 TRIALS: Final = (0.08, 0.16, 0.3, 0.5, 0.7)
 """When, as shares of all rounds, a peer without a group tries the crowd."""
 FAR: Final = 1.75
@@ -52,6 +58,8 @@ class FriendBook:
     alone: float = math.nan
     agreement: float | None = None
     company: Company = "everyone"
+    skills: dict[PeerId, float] = field(default_factory=dict)
+    vetted: dict[PeerId, int] = field(default_factory=dict)
     far: float | None = None
 
     @classmethod
@@ -73,6 +81,14 @@ class FriendBook:
         """How many friends I have who are really like me."""
         near = [min(self.alike[j], MOST) for j in self.friends]
         return len(near) if near and statistics.fmean(near) >= TIGHT else 0
+
+    @property
+    def poor(self) -> frozenset[PeerId]:
+        """Those whose models know much less of my examples than others' do."""
+        if len(self.skills) < FEWEST:
+            return frozenset()
+        usual = statistics.median_low(self.skills.values())
+        return frozenset(j for j, skill in self.skills.items() if skill < POOR * usual)
 
     @property
     def undivided(self) -> bool:
@@ -153,7 +169,7 @@ class Friends:
         book = replace(book, company=self._company(view, book))
         ring = _ring(view)
         tried = self._strangers(book, ring) if self._due(view, book) else ()
-        chosen = self._taken(book, ring)
+        chosen = self._taken(view, book, ring)
         arrived = yield Ask(Pull(), tuple(sorted({*chosen, *tried})))
         far: Answers = (yield Ask(Distance(), tuple(sorted(arrived)))) if arrived else {}
         book, refused = _refuse(book, far)
@@ -161,8 +177,12 @@ class Friends:
             good = tuple(sorted(j for j in tried if j in arrived and j not in refused))
             book = yield from self._try(view, book, good)
             book = replace(book, company=self._company(view, book))
-            chosen = self._taken(book, ring)
+            chosen = self._taken(view, book, ring)
         taken = [j for j in chosen if j in arrived and j not in refused]
+        if not book.undivided:
+            book = yield from self._vet(view, book, taken)
+            poor = book.poor
+            taken = [j for j in taken if j not in poor]
         notes = _notes(book, len(refused))
         return Decision(self._row(view, book, taken), book.write(), notes, dict(book.alike))
 
@@ -203,11 +223,27 @@ class Friends:
             return "everyone"
         return "friends" if here else "alone"
 
-    def _taken(self, book: FriendBook, ring: list[PeerId]) -> list[PeerId]:
+    def _taken(self, view: View, book: FriendBook, ring: list[PeerId]) -> list[PeerId]:
         if book.company == "alone":
             return []
         mine = ring if book.company == "everyone" else [j for j in ring if j in book.friends]
-        return mine[: self.k]
+        shut = {j for j in book.poor if view.round < book.vetted[j] + PATIENCE}
+        return [j for j in mine if j not in shut][: self.k]
+
+    def _vet(
+        self, view: View, book: FriendBook, taken: list[PeerId]
+    ) -> Generator[Ask, Answers, FriendBook]:
+        """Try a few models one by one: those that I have not tried for longest."""
+        oldest = sorted(taken, key=lambda j: (book.vetted.get(j, -1), taken.index(j)))
+        some = tuple(sorted(oldest[:VETTED]))
+        found = (yield Ask(Skill(), some)) if some else {}
+        now = {j: skill for j, skill in found.items() if math.isfinite(skill)}
+        blend = {j: (s + book.skills.get(j, s)) / 2 for j, s in now.items()}
+        return replace(
+            book,
+            skills=book.skills | blend,
+            vetted=book.vetted | dict.fromkeys(now, view.round),
+        )
 
     def _row(self, view: View, book: FriendBook, taken: list[PeerId]) -> Row:
         """Equal weights among my own; among strangers mine counts more."""
