@@ -30,12 +30,13 @@ SLACK: Final = 0.05
 """A crowd agrees with me if it is right as often as I would be alone, up to this."""
 CURVE: Final = 0.17
 """Errors fall with the number n of examples as n to the power of minus this."""
-OWN: Final = 1 / 3
+OWN: Final = 1 / 2
 """The weight of my own model among strangers."""
 VETTED: Final = 2
 """Models a round that are tried one by one."""
 POOR: Final = 0.5
-"""A model is refused that has less than this share of the skill of the middle one."""
+"""A model is refused that has less than this share of the skill that a good one, the upper
+quartile, has: even half of my friends may be liars."""
 PATIENCE: Final = 8
 """Rounds after which a refused one is looked at again."""
 TRIALS: Final = (0.08, 0.16, 0.3, 0.5, 0.7)
@@ -60,15 +61,17 @@ class FriendBook:
     company: Company = "everyone"
     skills: dict[PeerId, float] = field(default_factory=dict)
     vetted: dict[PeerId, int] = field(default_factory=dict)
+    poor: tuple[PeerId, ...] = ()
     far: float | None = None
 
     @classmethod
     def read(cls, view: View) -> FriendBook:
         memory = dict(view.memory) or {"alike": {}}
-        return cls(**{**memory, "friends": tuple(memory.get("friends", ()))})
+        names = {name: tuple(memory.get(name, ())) for name in ("friends", "poor")}
+        return cls(**{**memory, **names})
 
     def write(self) -> dict[str, Any]:
-        notes = {**vars(self), "friends": list(self.friends)}
+        notes = {**vars(self), "friends": list(self.friends), "poor": list(self.poor)}
         return {name: value for name, value in notes.items() if value == value}  # NaN is no JSON
 
     @property
@@ -79,16 +82,8 @@ class FriendBook:
     @property
     def near(self) -> int:
         """How many friends I have who are really like me."""
-        near = [min(self.alike[j], MOST) for j in self.friends]
+        near = [min(self.alike[j], MOST) for j in self.friends if j not in self.poor]
         return len(near) if near and statistics.fmean(near) >= TIGHT else 0
-
-    @property
-    def poor(self) -> frozenset[PeerId]:
-        """Those whose models know much less of my examples than others' do."""
-        if len(self.skills) < FEWEST:
-            return frozenset()
-        usual = statistics.median_low(self.skills.values())
-        return frozenset(j for j, skill in self.skills.items() if skill < POOR * usual)
 
     @property
     def undivided(self) -> bool:
@@ -181,8 +176,7 @@ class Friends:
         taken = [j for j in chosen if j in arrived and j not in refused]
         if not book.undivided:
             book = yield from self._vet(view, book, taken)
-            poor = book.poor
-            taken = [j for j in taken if j not in poor]
+            taken = [j for j in taken if j not in book.poor]
         notes = _notes(book, len(refused))
         return Decision(self._row(view, book, taken), book.write(), notes, dict(book.alike))
 
@@ -239,17 +233,18 @@ class Friends:
         found = (yield Ask(Skill(), some)) if some else {}
         now = {j: skill for j, skill in found.items() if math.isfinite(skill)}
         blend = {j: (s + book.skills.get(j, s)) / 2 for j, s in now.items()}
-        return replace(
-            book,
-            skills=book.skills | blend,
-            vetted=book.vetted | dict.fromkeys(now, view.round),
-        )
+        skills = book.skills | blend
+        vetted = book.vetted | dict.fromkeys(now, view.round)
+        trained = view.round >= TRIALS[1] * view.rounds
+        return replace(book, skills=skills, vetted=vetted, poor=_poor(book, skills, trained))
 
     def _row(self, view: View, book: FriendBook, taken: list[PeerId]) -> Row:
         """Equal weights among my own; among strangers mine counts more."""
         if book.company != "everyone" or book.undivided or not taken:
             return spread((view.me, *taken))
-        return spread({view.me: OWN} | dict.fromkeys(taken, (1 - OWN) / len(taken)))
+        skilled = {j: max(book.skills.get(j, 0.0), 0.05) ** 3 for j in taken}
+        total = sum(skilled.values())
+        return spread({view.me: OWN} | {j: (1 - OWN) * w / total for j, w in skilled.items()})
 
     # -- trials ------------------------------------------------------------------------------------
 
@@ -331,6 +326,20 @@ def _refuse(book: FriendBook, far: Answers) -> tuple[FriendBook, frozenset[PeerI
     refused = frozenset(j for j, distance in far.items() if not distance <= FAR * usual)
     mean = usual if book.far is None else (book.far + usual) / 2
     return replace(book, far=mean), refused
+
+
+def _poor(book: FriendBook, skills: Mapping[PeerId, float], trained: bool) -> tuple[PeerId, ...]:
+    """Those whose models know much less of my examples than good ones do; and friends who, once
+    models are `trained`, know much less than I would alone."""
+    if len(skills) < FEWEST:
+        return ()
+    usual = sorted(skills.values())[3 * len(skills) // 4]
+    mine = max(usual, book.alone) if trained and math.isfinite(book.alone) else usual
+    return tuple(
+        j
+        for j, skill in sorted(skills.items())
+        if skill < POOR * (mine if j in book.friends else usual)
+    )
 
 
 def _notes(book: FriendBook, refused: int) -> dict[str, float]:
