@@ -30,13 +30,17 @@ SLACK: Final = 0.05
 """A crowd agrees with me if it is right as often as I would be alone, up to this."""
 CURVE: Final = 0.17
 """Errors fall with the number n of examples as n to the power of minus this."""
-OWN: Final = 1 / 2
+OWN: Final = 0.4
 """The weight of my own model among strangers."""
+LEAST_SKILL: Final = 0.05
+"""What a stranger counts for of whom I know nothing, or nothing good."""
 VETTED: Final = 2
 """Models a round that are tried one by one."""
 POOR: Final = 0.5
 """A model is refused that has less than this share of the skill that a good one, the upper
 quartile, has: even half of my friends may be liars."""
+CHANCE: Final = 0.2
+"""And by at least this: so far chance moves what a few examples say."""
 PATIENCE: Final = 8
 """Rounds after which a refused one is looked at again."""
 TRIALS: Final = (0.08, 0.16, 0.3, 0.5, 0.7)
@@ -242,9 +246,8 @@ class Friends:
         """Equal weights among my own; among strangers mine counts more."""
         if book.company != "everyone" or book.undivided or not taken:
             return spread((view.me, *taken))
-        skilled = {j: max(book.skills.get(j, 0.0), 0.05) ** 3 for j in taken}
-        total = sum(skilled.values())
-        return spread({view.me: OWN} | {j: (1 - OWN) * w / total for j, w in skilled.items()})
+        skilled = spread({j: max(book.skills.get(j, 0.0), LEAST_SKILL) ** 2 for j in taken})
+        return spread({view.me: OWN} | {j: (1 - OWN) * share for j, share in skilled.items()})
 
     # -- trials ------------------------------------------------------------------------------------
 
@@ -335,10 +338,9 @@ def _poor(book: FriendBook, skills: Mapping[PeerId, float], trained: bool) -> tu
         return ()
     usual = sorted(skills.values())[3 * len(skills) // 4]
     mine = max(usual, book.alone) if trained and math.isfinite(book.alone) else usual
+    least = {j: mine if j in book.friends else usual for j in skills}
     return tuple(
-        j
-        for j, skill in sorted(skills.items())
-        if skill < POOR * (mine if j in book.friends else usual)
+        j for j, skill in sorted(skills.items()) if skill < min(POOR * least[j], least[j] - CHANCE)
     )
 
 
