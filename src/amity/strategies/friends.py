@@ -33,7 +33,7 @@ CURVE: Final = 0.17
 OWN: Final = 0.4
 """The weight of my own model among strangers."""
 LEAST_SKILL: Final = 0.05
-"""What a stranger counts for of whom I know nothing, or nothing good."""
+"""The skill of a stranger of whom I know nothing yet, or nothing good."""
 VETTED: Final = 2
 """Models a round that are tried one by one."""
 POOR: Final = 0.5
