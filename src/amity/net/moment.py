@@ -64,6 +64,7 @@ def frozen(peer: Peer, world: World, round: int) -> Peer:
         next_state=copies(rows.next_state),
         share=share,
         mask=mask,
+        alone=rows.alone,
     )
     still = Peer(peer.name, peer.data, world, copy)
     still.round = round

@@ -40,7 +40,7 @@ from amity.peer.mixing import Mean, Mixer
 from amity.peer.privacy import Mechanism, NoPrivacy
 from amity.peer.proxies import Vectors
 from amity.peer.proxy import CardSpec, Sketcher, directions_of, signs_of
-from amity.peer.solo import Solo
+from amity.peer.solo import Solo, nothing_known
 from amity.rng import rng
 
 
@@ -79,6 +79,8 @@ class Rows:
     share: torch.Tensor | None = None
     """What others may have, where that is not `trained` as it stands."""
     mask: torch.Tensor | None = None
+    alone: torch.Tensor = field(default_factory=nothing_known)
+    """How often I am right if I learn from nobody, once I know it."""
 
 
 def _unguessable() -> np.random.Generator:
@@ -96,7 +98,7 @@ class Peer:
         self.stats = Stats()
         self.attacking = name in world.attackers
         planned = world.rounds * world.epochs
-        self.solo = Solo(data.train, world.initial, world.learner, planned)
+        self.solo = Solo(data.train, world.initial, world.learner, planned, rows.alone)
         self.allowed: int | None = None
         """How many more private steps (or uploads) the budget has room for; None: any number."""
         self.spent = 0

@@ -30,10 +30,15 @@ def halves(data: Samples) -> tuple[Samples, Samples]:
     return Samples(data.pixels, one), Samples(data.pixels, other)
 
 
-@dataclass
+def nothing_known() -> torch.Tensor:
+    """Where it is written down how often a peer alone is right, before anybody knows."""
+    return torch.full((1,), math.nan, dtype=torch.float64)
+
+
+@dataclass(frozen=True)
 class Solo:
-    """Two models, each trained from the initial one on one half of a peer's examples. They are
-    trained when they are first asked for, and kept until it is known how right they are."""
+    """Two models, each trained from the initial one on one half of a peer's examples. How right
+    each is on the other half is found at the same time, and written down."""
 
     data: Samples
     initial: torch.Tensor
@@ -41,8 +46,8 @@ class Solo:
     planned: int
     """Epochs that a peer trains in the whole run: what may be spent is measured by it. 0 spends
     nothing."""
-    _models: tuple[torch.Tensor, torch.Tensor] | None = field(default=None, init=False)
-    _right: float | None = field(default=None, init=False)
+    found: torch.Tensor = field(default_factory=nothing_known)
+    """How often it is right, in memory that all processes of a run share."""
 
     @property
     def epochs(self) -> int:
@@ -61,25 +66,19 @@ class Solo:
         return max(0, min(needed, round(LARGEST_SHARE * self.planned) - self.epochs))
 
     def models(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The model of each half."""
-        if self._models is None:
-            one, other = halves(self.data)
-            first = self._fit(self.initial, one, self.epochs, self._batch)
-            second = self._fit(self.initial, other, self.epochs, self._batch)
-            if self._right is not None:
-                return first, second
-            self._models = first, second
-        return self._models
+        """The model of each half. It trains them."""
+        one, other = halves(self.data)
+        first = self._fit(self.initial, one, self.epochs, self._batch)
+        second = self._fit(self.initial, other, self.epochs, self._batch)
+        right = self._count(first, one, other) + self._count(second, other, one)
+        self.found.fill_(right / (2 * len(one)) if len(one) else math.nan)
+        return first, second
 
     def right(self) -> float:
         """How often the model of one half, trained further, is right on the other half."""
-        if self._right is None:
-            one, other = halves(self.data)
-            first, second = self.models()
-            count = self._count(first, one, other) + self._count(second, other, one)
-            self._right = count / (2 * len(one)) if len(one) else math.nan
-            self._models = None
-        return self._right
+        if not bool(self.found.isfinite()) and len(self.data) > 1:
+            self.models()
+        return float(self.found)
 
     @property
     def _batch(self) -> int:

@@ -3,6 +3,7 @@ share this memory."""
 
 from __future__ import annotations
 
+import math
 import mmap
 from collections.abc import Mapping
 
@@ -45,6 +46,7 @@ class Matrices:
         self.next_state = {key: matrix(value.dtype) for key, value in state.items()}
         self.share = None if share is None else matrix()
         self.mask = None if mask is None else matrix(torch.bool)
+        self.alone = _shared(len(names), 1, torch.float64).fill_(math.nan)
         self.common = matrix(rows=1)[0]
         """One vector for everyone: the point at which gradients are measured."""
 
@@ -58,6 +60,7 @@ class Matrices:
             {key: value[i] for key, value in self.next_state.items()},
             None if self.share is None else self.share[i],
             None if self.mask is None else self.mask[i],
+            self.alone[i],
         )
 
 
