@@ -1,0 +1,156 @@
+"""What a peer of the strategy `friends` knows, and what follows from it."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+from amity.core import Answers, PeerId, View
+from amity.strategies.kinship import MOST, groups
+
+Company = Literal["alone", "friends", "everyone"]
+TIGHT: Final = 0.88
+"""A group is one of its own, and not merely the nearest part of a crowd, if I am so like it."""
+FEWEST: Final = 3
+"""So many friends at least are a group that needs no trial; so many models make a measure."""
+SLACK: Final = 0.05
+"""A crowd agrees with me if it is right as often as I would be alone, up to this."""
+CURVE: Final = 0.17
+"""Errors fall with the number n of examples about as n to the power of minus this."""
+POOR: Final = 0.5
+"""A model is refused that has less than this share of the skill of a good one: the upper quartile,
+since half of my friends may be liars."""
+CHANCE: Final = 0.2
+"""And if it has less by this at least: so far does chance move what a few examples say."""
+FAR: Final = 1.75
+"""A model is refused that is so many times farther from mine than the middle one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FriendBook:
+    """What a peer knows: how like it each is, who its friends are, and what the trials said."""
+
+    alike: dict[PeerId, float] = field(default_factory=dict)
+    friends: tuple[PeerId, ...] = ()
+    groups: int = 0
+    looked: int = -1
+    """The round of the last look at cards."""
+    wait: int = 1
+    """Rounds until the next."""
+    alone: float = math.nan
+    """How often I would be right alone."""
+    agreement: float | None = None
+    """How often strangers are right on my examples, if it was tried."""
+    skills: dict[PeerId, float] = field(default_factory=dict)
+    vetted: dict[PeerId, int] = field(default_factory=dict)
+    """When each one's skill was last measured."""
+    poor: tuple[PeerId, ...] = ()
+    """Whose models are refused for their lack of skill."""
+    far: float | None = None
+    """The usual distance of a model from mine."""
+
+    # -- in and out of a peer's memory -------------------------------------------------------------
+
+    @classmethod
+    def read(cls, view: View) -> FriendBook:
+        names = {name: tuple(view.memory.get(name, ())) for name in ("friends", "poor")}
+        return cls(**{**view.memory, **names})
+
+    def write(self) -> dict[str, Any]:
+        known = {**vars(self), "friends": list(self.friends), "poor": list(self.poor)}
+        if not math.isfinite(self.alone):
+            del known["alone"]  # it is no JSON
+        return known
+
+    # -- who is like me ----------------------------------------------------------------------------
+
+    def compared(self, me: PeerId, alike: Answers) -> FriendBook:
+        """After a look at these cards."""
+        found = groups(alike)
+        mine = next(group for group in found if me in group)
+        absent = [j for j in self.friends if j not in alike]
+        return replace(
+            self,
+            alike=self.alike | {j: x for j, x in alike[me].items() if j != me},
+            friends=tuple(sorted({*mine, *absent} - {me})),
+            groups=len(found),
+        )
+
+    @property
+    def near(self) -> int:
+        """How many friends I have who are really like me, and have not proved poor."""
+        near = [min(self.alike[j], MOST) for j in self.friends if j not in self.poor]
+        return len(near) if near and statistics.fmean(near) >= TIGHT else 0
+
+    @property
+    def grouped(self) -> bool:
+        """Whether I belong to a group of my own beyond doubt."""
+        return self.near >= FEWEST
+
+    @property
+    def undivided(self) -> bool:
+        """Whether everyone whom I know is in my group, so that there are no groups."""
+        return len(self.friends) == len(self.alike)
+
+    @property
+    def sure(self) -> bool:
+        """Whether the cards alone have told me whom to take."""
+        return self.grouped or self.undivided
+
+    # -- whom to take ------------------------------------------------------------------------------
+
+    def company(self, here: tuple[PeerId, ...]) -> Company:
+        """Whom to take of those who are here, by what is known so far."""
+        if self.undivided:
+            return "everyone"
+        if self.grouped:
+            return "friends"
+        if self.agreement is None or agree(self.agreement, self.alone, self.near):
+            return "everyone"
+        return "friends" if any(j in self.friends for j in here) else "alone"
+
+    def tried(self, right: float) -> FriendBook:
+        """After one more trial of strangers."""
+        before = self.agreement
+        return replace(self, agreement=right if before is None else (before + right) / 2)
+
+    # -- whom to refuse ----------------------------------------------------------------------------
+
+    def measured(self, skills: Mapping[PeerId, float], round: int, trained: bool) -> FriendBook:
+        """After the skill of a few models was measured. `trained`: whether a friend's model should
+        know by now what I would know alone."""
+        blend = {j: (skill + self.skills.get(j, skill)) / 2 for j, skill in skills.items()}
+        known = self.skills | blend
+        vetted = self.vetted | dict.fromkeys(skills, round)
+        return replace(self, skills=known, vetted=vetted, poor=self._poor(known, trained))
+
+    def _poor(self, skills: Mapping[PeerId, float], trained: bool) -> tuple[PeerId, ...]:
+        if len(skills) < FEWEST:
+            return ()
+        good = sorted(skills.values())[3 * len(skills) // 4]
+        mine = max(good, self.alone) if trained and math.isfinite(self.alone) else good
+        usual = {j: mine if j in self.friends else good for j in skills}
+        poor = {j for j, skill in skills.items() if skill < min(POOR * usual[j], usual[j] - CHANCE)}
+        return tuple(sorted(poor))
+
+    def refuse(self, distances: Answers) -> tuple[FriendBook, frozenset[PeerId]]:
+        """Models that are much farther from mine than the middle one of all rounds so far, and
+        those that are no numbers."""
+        sound = [distance for distance in distances.values() if math.isfinite(distance)]
+        if not sound:
+            return self, frozenset(distances)
+        middle = statistics.median_low(sound)
+        usual = middle if self.far is None else min(middle, FAR * self.far)
+        refused = frozenset(j for j, distance in distances.items() if not distance <= FAR * usual)
+        return replace(self, far=usual if self.far is None else (self.far + usual) / 2), refused
+
+
+def agree(agreement: float, alone: float, friends: int) -> bool:
+    """Whether strangers are right on my examples as often as I would be alone; or, with friends, as
+    I would be with them: `alone` is of half of my examples, and errors fall with their number."""
+    if not friends:
+        return agreement >= alone - SLACK
+    return 1 - agreement <= (1 - alone) * math.pow(2 * (friends + 1), -CURVE)
