@@ -111,7 +111,7 @@ class Trial:
             return spec.phi(replace(at, solo=solo), data, self.learner)
 
         seconds = _timed(once)
-        kind = torch.int8 if spec.bits == 1 else torch.float32
+        kind = {1: torch.int8, 16: torch.float16, 32: torch.float32}[spec.bits]
         return seconds, Card("", 0, 0, 0, torch.empty(numbers, dtype=kind)).nbytes
 
     def epochs(self, config: Config) -> tuple[float, float]:

@@ -17,6 +17,8 @@ LONGEST = 16
 """Epochs of training alone: beyond that, what peers have in common no longer grows."""
 SHARE = 0.15
 """In a short run, at most this share of all epochs."""
+LARGEST_BATCH = 512
+"""What fits into memory with any net."""
 STEPS = 64
 """Steps after which a model shows what can be learnt from few examples."""
 LARGEST_SHARE = 0.4
@@ -82,8 +84,9 @@ class Solo:
 
     @property
     def _batch(self) -> int:
-        """At least two steps an epoch."""
-        return max(1, min(self.learner.recipe.batch, len(self.data) // 4))
+        """Two equal steps an epoch, whatever the usual batch is: the larger batches are, the less
+        of what is shown is the chance of their order."""
+        return max(1, min(LARGEST_BATCH, math.ceil(len(self.data) // 2 / 2)))
 
     @property
     def _small(self) -> int:

@@ -62,7 +62,8 @@ class Skill(ModelFact):
 
         (share that is right − max_c P_i(c)) / (1 − max_c P_i(c))
 
-    1 is all right, 0 is as good as knowing nothing, and a model that is no numbers has −1.
+    1 is all right, 0 is as good as knowing nothing, and −1 the least that is said. A model that is
+    no numbers is never right.
     """
 
     examples: int = 32

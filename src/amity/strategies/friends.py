@@ -159,7 +159,7 @@ class Friends:
     def _due(self, view: View, book: FriendBook) -> bool:
         """Whether it is time to try the crowd. Who came late, or found nobody to try, does it at
         the first chance."""
-        if book.sure:
+        if book.sure or not math.isfinite(book.alone):
             return False
         times = [round(share * view.rounds) for share in TRIALS]
         return view.round in times or (book.agreement is None and view.round > times[0])
