@@ -41,6 +41,15 @@ def test_a_card_is_estimated_at_the_bytes_that_it_has(proxy: str, sketch: int, b
     assert received(config, "card_in") == [5 * nbytes] * 6, "all five neighbours' cards"
 
 
+def test_cards_of_two_bytes_a_number_are_estimated_at_the_bytes_that_they_have() -> None:
+    config = tiny(strategy="friends", rounds=1)
+    spec = config.decider.card
+    assert spec is not None
+    assert (spec.bits, spec.shrink) == (16, 4)
+    _, nbytes = trial_of(config).card(spec, config.facts.examples, config.rounds)
+    assert received(config, "card_in") == [5 * nbytes] * 6
+
+
 def test_a_whole_card_counts_all_numbers_of_the_proxy_layer() -> None:
     """64 inputs, 12 hidden units: φ has 64 · 12 + 12 numbers, a sketch of 16 has 16."""
     whole, small = (
