@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -121,9 +122,11 @@ def test_a_permutation_of_peers_gives_the_permuted_result(
 
     monkeypatch.setattr("amity.peer.peer.rng", follow)
     monkeypatch.setattr("amity.round.deciding.rng", follow)
+    monkeypatch.setattr("amity.strategies.friends.rng", follow)
     renamed = simulate(config)
     for old, new in new_name.items():
-        renamed.peers[new].data = plain.peers[old].data
+        peer, data = renamed.peers[new], plain.peers[old].data
+        peer.data, peer.solo = data, replace(peer.solo, data=data.train)
         renamed.seats[new].labels = plain.seats[old].labels
     for report in reports:
         again = renamed.round()

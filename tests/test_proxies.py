@@ -25,7 +25,7 @@ from amity.net.wire.manifest import Manifest
 from amity.peer.peer import Peer
 from amity.peer.privacy import PrivateGradients, PrivateUpload, uncovered
 from amity.peer.proxies import Vectors, proxies
-from amity.peer.proxy import CardSpec, Sketcher, signs_of
+from amity.peer.proxy import CardSpec, Sketcher, directions_of, signs_of
 from amity.rng import rng
 from amity.round.quality import auc
 from amity.simulate import Simulation
@@ -55,6 +55,7 @@ def vectors(peer: Peer) -> Vectors:
         peer.world.initial,
         shared=peer.mine,
         shared_start=peer.share_start,
+        solo=replace(peer.solo, data=Untouchable()),
     )
 
 
@@ -87,6 +88,15 @@ def test_phi_is_a_vector_as_long_for_everyone_and_the_same_when_asked_again(
         small = replace(spec, sketch=5)
         assert peer.sketch(small).shape == (5 * spec.kind.parts,)
         assert (peer.card_length(spec), peer.card_length(small)) == (len(card), 5 * spec.kind.parts)
+
+
+@every_proxy
+def test_the_length_of_phi_is_known_without_what_a_peer_learns_alone(name: str) -> None:
+    (peer, *_) = after_two_rounds().peers.values()
+    learner, at = peer.world.learner, replace(vectors(peer), solo=None)
+    spec = CardSpec(name, 0)
+    phi = spec.phi(at, peer.probe_data, learner)
+    assert phi.shape == peer.sketch(spec).shape
 
 
 @every_proxy
@@ -289,6 +299,62 @@ def test_a_proxy_of_ones_own_must_be_one(own: Path) -> None:
         pytest.raises(StrategyError, match=r"Square: `of` must return a vector of float32, got"),
     ):
         simulation.round()
+
+
+# -- halves of two bytes a number ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("numbers", [2, 8, 2048])
+def test_directions_travel_in_two_bytes_a_number(numbers: int) -> None:
+    drawn = torch.randn(numbers, generator=torch.Generator().manual_seed(2))
+    sketch = directions_of(drawn, 2)
+    body = encode_sketch(sketch)
+    arrived = decode_sketch(body, numbers, 16)
+    assert arrived.dtype == torch.float16
+    assert torch.equal(arrived, sketch)
+    floats, signs = encode_sketch(drawn), encode_sketch(signs_of(drawn, rng(1)))
+    assert len(floats) - len(body) >= 2 * numbers - 8, "up to padding"
+    for wrong in (
+        lambda: decode_sketch(floats, numbers, 16),
+        lambda: decode_sketch(signs, numbers, 16),
+        lambda: decode_sketch(body, numbers),
+        lambda: decode_sketch(body, numbers, 1),
+        lambda: decode_sketch(body, numbers + 1, 16),
+        lambda: decode_sketch(encode_sketch(sketch.to(torch.bfloat16)), numbers, 16),
+    ):
+        with pytest.raises(Refused, match="wrong shape"):
+            wrong()
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_directions_that_are_no_numbers_are_refused(bad: float) -> None:
+    sketch = torch.tensor([0.5, bad, 0.5, 0.5], dtype=torch.float16)
+    with pytest.raises(Refused, match="not finite"):
+        decode_sketch(encode_sketch(sketch), 4, 16)
+
+
+def test_a_visit_brings_directions_along() -> None:
+    schema = Schema(size=3, masked=False, sketch=8, probe=8, digest="5c" * 32, bits=16)
+    sketch, theta = directions_of(torch.linspace(-1, 1, 8), 2), torch.tensor([1.0, 2.0, 3.0])
+    body = encode_share(Share(theta), "fp32", rng(0), sketch)
+    manifest = Manifest.model_construct(kind="visit", format="fp32")
+    share, arrived = decode_share(manifest, body, schema)
+    assert torch.equal(share.theta, theta)
+    assert arrived is not None
+    assert torch.equal(arrived, sketch)
+    whole = replace(schema, bits=32)
+    assert whole.longest("card") - schema.longest("card") == 2 * 8
+
+
+def test_a_card_of_directions_is_booked_at_two_bytes_a_number() -> None:
+    """Of 910 numbers a quarter, for either half, from each of five others: once."""
+    with simulate(tiny(strategy="friends")) as simulation:
+        reports = [simulation.round() for _ in range(2)]
+        cards = [seat.card for seat in simulation.seats.values()]
+    assert all(card is not None and card.sketch.dtype == torch.float16 for card in cards)
+    first, second = ({r.value("card_in") for r in one.peers.values()} for one in reports)
+    assert first == {5 * (2 * 2 * 228 + 16)}
+    assert second == {0}
 
 
 # -- signs -----------------------------------------------------------------------------------------
