@@ -296,7 +296,7 @@ def test_the_fact_answers_for_all_pairs_and_says_0_of_a_copy() -> None:
 
 def alone_in(simulation: Simulation, samples: int, planned: int) -> Solo:
     data = simulation.peers["peer-00"].data.train
-    some = Samples(data.pixels, data.index[:samples])
+    some = Samples(data.pixels, data.index.repeat(60)[:samples])
     assert len(some) == samples
     return Solo(some, simulation.world.initial, simulation.world.learner, planned)
 
@@ -311,19 +311,18 @@ def test_how_long_one_trains_alone_follows_from_the_run() -> None:
 @pytest.mark.parametrize(
     ("samples", "planned", "further"),
     [
-        # halves of 20 in batches of 8: 3 steps an epoch; smaller ones of 4: 5 steps. 15 % of 40 are
-        # 6 epochs, 18 steps; 46 more are 10 epochs; 40 % of 40 are 16, so that all 10 may be
+        # halves of 20 in two batches; then in batches of 4, half of the usual 8: 5 steps an epoch.
+        # 16 epochs are 32 steps; 32 more are 7 epochs
+        (40, 1000, 7),
+        # 15 % of 40 are 6 epochs, 12 steps; 52 more are 11 epochs; 40 % of 40 are 16, 10 more
         (40, 40, 10),
-        # with 30 planned: 4 epochs (round(4.5)), 12 steps; 52 more are 11; 12 - 4 may be
-        (40, 30, 8),
-        # 16 epochs of 3 steps; 16 more are 4 epochs
-        (40, 1000, 4),
-        # halves of 5, batches of 2 (a quarter of 10): 3 steps; 16 · 3 = 48; 16 more are 6 epochs
-        (10, 1000, 6),
+        (40, 30, 12 - 4),
+        # halves of 5 in batches of 3; no larger ones later: 2 steps an epoch
+        (10, 1000, 16),
         # halves of 1: a step an epoch; 48 more
         (2, 1000, 48),
-        # more than 64 steps are done already: 16 · ceil(40 / 8) = 80
-        (80, 1000, 0),
+        # no batch is larger than 512: 5 steps an epoch, more than 64 already
+        (4100, 1000, 0),
         # 2 epochs are more than 40 % of 3
         (40, 3, 0),
         (40, 0, 0),
@@ -501,8 +500,8 @@ def test_without_all_of_its_models_a_mixture_says_nothing() -> None:
 
 
 def test_alone_is_a_model_of_one_half_tried_on_the_other_both_ways() -> None:
-    """15 % of 20 rounds of one epoch are 3 epochs, in batches of 5, a quarter of 21. Then 5 more in
-    batches of 4, up to 40 % of all."""
+    """15 % of 20 rounds of one epoch are 3 epochs, each half in two batches. Then 5 more in batches
+    of 4, half of the usual 8, up to 40 % of all."""
     simulation = trained(partition={"name": "iid", "samples": 21, "test": 30}, rounds=20)
     peer, learner = simulation.peers[ALL[0]], simulation.world.learner
     index = peer.data.train.index
