@@ -23,6 +23,8 @@ CODES: Final[Mapping[Company, float]] = {"alone": 0.0, "friends": 1.0, "everyone
 TAKES: Final[Mapping[float, str]] = {0.0: "nobody", 1.0: "its friends", 2.0: "everyone"}
 TRIALS: Final = (0.08, 0.16, 0.3, 0.5, 0.7)
 """When, as shares of all rounds, a peer without a group tries the crowd."""
+SETTLED: Final = 0.8
+"""From this share of all rounds on, nothing more is taken from strangers."""
 OWN: Final = 0.4
 """The weight of my own model among strangers."""
 LEAST_SKILL: Final = 0.05
@@ -64,6 +66,9 @@ class Friends:
 
         w_i^{t+1} = 1 / (|C_i^t| + 1) · Σ_{j ∈ C_i^t ∪ {i}} ŵ_j                       (my group)
         w_i^{t+1} = 0.4 ŵ_i + 0.6 · Σ_{j ∈ C_i^t} s_ij² ŵ_j / Σ_{j ∈ C_i^t} s_ij²     (strangers)
+
+    In the last fifth of the rounds nothing more is taken from strangers: each mixture pulls a model
+    towards what others have, and a peer with few classes needs some rounds to make it its own.
 
     A liar's card buys little. A copy of my card is too near to it to be true. One that copies a
     friend's is believed, until its model has been tried: a model with less than half of the skill
@@ -139,9 +144,11 @@ class Friends:
         return book.compared(view.me, alike) if view.me in alike else book
 
     def _chosen(self, view: View, book: FriendBook, ring: list[PeerId]) -> list[PeerId]:
-        """The next k of my own. Who is known as poor has to wait."""
+        """The next k of my own. Who is known as poor has to wait. Who lives among strangers makes
+        in the end of what it has from them its own."""
         company = book.company(view.neighbours)
-        if company == "alone":
+        strange = company == "everyone" and not book.undivided
+        if company == "alone" or (strange and view.round >= SETTLED * view.rounds):
             return []
         mine = ring if company == "everyone" else [j for j in ring if j in book.friends]
         shut = {j for j in book.poor if view.round < book.vetted[j] + PATIENCE}
