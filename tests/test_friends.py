@@ -152,9 +152,18 @@ def test_the_nearest_part_of_a_crowd_is_no_group_until_the_crowd_has_failed() ->
 def test_a_crowd_that_agrees_is_kept() -> None:
     village = Village({}, alone=0.8, agreement=0.76)
     made = through(village, "bcdef", 10)
-    assert all(len(one.row) == 6 for one in made)
+    assert all(len(one.row) == 6 for one in made[:8])
     assert made[-1].notes["groups"] == 6
     assert made[-1].notes["company"] == 2
+
+
+def test_in_the_last_fifth_nothing_is_taken_from_strangers_but_friends_go_on() -> None:
+    among_strangers = Village({}, alone=0.8, agreement=0.9)
+    made = through(among_strangers, "bcdef", 10)
+    assert [one.row == {"a": 1.0} for one in made] == [False] * 8 + [True] * 2
+    assert [len(peers) for peers in among_strangers.peers(Pull)] == [5] * 8 + [0] * 2
+    for together in (Village(BY_HAND), Village(alike("abcdef"))):
+        assert all(len(one.row) > 1 for one in through(together, "bcdef", 10))
 
 
 def test_a_loner_leaves_a_crowd_that_does_not_agree() -> None:
@@ -314,9 +323,9 @@ def test_where_all_that_could_be_tried_are_refused_nothing_is_known() -> None:
 def test_who_has_too_few_examples_to_try_keeps_the_crowd_and_pays_for_no_trial() -> None:
     village = Village(alike("ab"), alone=math.nan)
     made = through(village, "bcdef", 10, k=2)
-    assert all(len(one.row) == 3 for one in made)
+    assert all(len(one.row) == 3 for one in made[:8])
     assert all("alone" not in one.memory for one in made)
-    assert [len(peers) for peers in village.peers(Pull)] == [2] * 10
+    assert [len(peers) for peers in village.peers(Pull)] == [2] * 8 + [0] * 2
     assert village.peers(Agreement) == []
 
 
