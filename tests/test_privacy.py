@@ -219,13 +219,18 @@ def test_batches_take_every_example_by_chance() -> None:
     sizes = [
         len(batch)
         for _ in range(200)
-        for batch in mine._batches(20, np.random.default_rng(_), private=True)
+        for batch in mine._batches(
+            20, np.random.default_rng(_), private=True, batch=mine.recipe.batch
+        )
     ]
     assert len(sizes) == 200 * 4
     assert np.mean(sizes) == pytest.approx(5, rel=0.1)
     assert np.var(sizes) == pytest.approx(20 * 0.25 * 0.75, rel=0.2)
     full = private(batch=50)
-    assert [len(b) for b in full._batches(20, np.random.default_rng(0), private=True)] == [20]
+    assert [
+        len(b)
+        for b in full._batches(20, np.random.default_rng(0), private=True, batch=full.recipe.batch)
+    ] == [20]
 
 
 def test_a_step_that_catches_no_example_is_noise_alone() -> None:

@@ -16,6 +16,7 @@ data that the noise on the training does not protect (`raw`).
 | `Slope()` | ⟨∇F_i, ŵ_j − w_i⟩: how my loss changes towards j's model | model | me: a gradient |
 | `MixtureLoss()` | F_i(Σ_j ϖ_j ŵ_j): losses of mixtures of those asked | model | me: a pass each |
 | `Agreement()` | how often a mixture of models gives my answers | model | me: a pass |
+| `Skill()` | what each model knows of a few of my examples beyond chance | model | me: a pass |
 | `Alone()` | how often I would be right if I learnt from nobody | - | me: training |
 | `Degree()` | how many neighbours j reaches | - (it comes with j's sign of life) | - |
 | `Reported()` | j's own losses before and after training | reply | j: two passes per round |
@@ -25,8 +26,9 @@ data that the noise on the training does not protect (`raw`).
 | `Labels()` | j's label distribution: a reference, simulator only | - | - |
 | `Groups()` | j's hidden group, None in a world without: a reference, simulator only | - | - |
 
-The passes of `Loss`, `MixtureLoss`, `Agreement` and `Reported` go forward only; those of `Reported`
-are shared by all askers. `Agreement` and `Alone` stand in `peer/trials.py`.
+The passes of `Loss`, `MixtureLoss`, `Agreement`, `Skill` and `Reported` go forward only; those of
+`Reported` are shared by all askers. `Agreement`, `Skill` and `Alone` stand in
+`peer/trials.py`.
 """
 
 from amity.facts.base import Asker, Fact, Kind, Losses, Offer, Reading

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from amity.data.samples import Samples
     from amity.learn.learner import Learner
 
-Bits = Literal[1, 16, 32]
-"""Bits of a number on a card: its sign alone, its share of a direction, or a float."""
+Bits = Literal[1, 32]
+"""Bits of a number on a card, where one may choose: its sign alone, or a float."""
 
 
 def _known(name: str) -> str:
@@ -55,7 +55,8 @@ class CardSpec:
 
     proxy: ProxyName
     sketch: int
-    bits: Bits = 32
+    bits: Literal[1, 16, 32] = 32
+    """1: signs alone. 16: the direction of each part."""
     shrink: int = 1
     """A sketch is at most φ's length divided by this: so that cards of small models are small."""
     once: bool = False
