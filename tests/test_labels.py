@@ -144,9 +144,7 @@ def test_the_card_that_the_default_shows_is_measured_as_it_is_shown() -> None:
     for sketch in (16, shown.sketch):
         cards = watch._cards(CardKind("twins", sketch), whole, 0)
         for card, peer in zip(cards, peers, strict=True):
-            mine = peer.sketch(
-                CardSpec("twins", sketch)
-            )  # the other may be clipped
+            mine = peer.sketch(CardSpec("twins", sketch))  # the other may be clipped
             halves = (units(one.reshape(2, -1)) for one in (card, mine))
             torch.testing.assert_close(*halves, rtol=0, atol=1e-6)
 

@@ -420,7 +420,7 @@ def test_one_liar_alone_does_not_end_a_newcomers_run(tmp_path: Path) -> None:
     with victim.connected() as online, liar.connected() as lying:
         for round, phase in ((2**31 - 1, "ready"), (51, "done"), (50, "ready"), (49, "ready")):
             data = {"examples": 1, "degree": 3, "phase": phase}
-            numbers = torch.zeros(victim.workshop.schema.sketch)
+            numbers = torch.zeros(victim.workshop.schema.sketch, dtype=torch.float16)
             body = encode_sketch(numbers) if phase == "ready" else b""
             lying.line.link().publish(lying.stamp.seal("card", round, body, data=data) + body)
         assert online.board.newest("peer-01") == 49, "nobody is past the last round"

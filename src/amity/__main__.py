@@ -1,5 +1,5 @@
 """`python -m amity`."""
 
-from amity.cli.app import main
+from amity.cli.app import run
 
-main()
+run()

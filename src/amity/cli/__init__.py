@@ -1,5 +1,5 @@
 """The command line."""
 
-from amity.cli.app import main
+from amity.cli.app import main, run
 
-__all__ = ["main"]
+__all__ = ["main", "run"]

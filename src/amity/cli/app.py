@@ -3,10 +3,13 @@ strategy.k=3`."""
 
 from __future__ import annotations
 
+import atexit
 import io
 import logging
+import os
 import sys
 import traceback
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -92,6 +95,23 @@ def main() -> None:
         raise SystemExit(130) from None
     finally:
         logger.removeHandler(handler)
+
+
+def run() -> None:
+    """The process `amity`: as `main`, but where the network was at work it ends at once. Threads of
+    Zenoh may still call into Python when the interpreter is half gone, and take the process with
+    them, whatever its exit code was."""
+    try:
+        main()
+    except SystemExit as ended:
+        code = ended.code
+    if "zenoh" not in sys.modules:
+        raise SystemExit(code)
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code if isinstance(code, int) else int(bool(code)))
 
 
 def _tell(error: Exception) -> int:
