@@ -474,6 +474,12 @@ def test_chance_condemns_nobody() -> None:
     assert all(made.notes["poor"] == 0 for made in through(few, "bc", 8))
 
 
+@pytest.mark.parametrize(("skill", "poor"), [(0.41, 0), (0.39, 1)])
+def test_half_of_what_a_good_one_knows_is_enough(skill: float, poor: int) -> None:
+    village = Village(alike("abcdef", "gh"), skill={"f": skill})
+    assert through(village, "bcdefgh", 4, rounds=100)[-1].notes["poor"] == poor
+
+
 def test_friends_should_know_in_time_what_i_would_know_alone() -> None:
     """All friends are liars alike: among themselves nobody stands out. But from 16 % of the run on
     they are measured by what I would know alone."""
