@@ -127,6 +127,7 @@ def test_a_group_by_hand() -> None:
             "company": 1,
             "refused": 0,
             "poor": 0,
+            "settled": 0,
         }
     )
     assert village.peers(Likeness) == [("a", "b", "c", "d", "e", "f")]
@@ -295,6 +296,7 @@ def test_when_all_is_lost_or_nobody_is_there_i_am_alone_and_know_nothing() -> No
             "company": 2.0,
             "refused": 0.0,
             "poor": 0.0,
+            "settled": 0.0,
         }
     assert Friends().explain(decide(Village({}), "").notes).startswith("it has seen nobody's card")
 

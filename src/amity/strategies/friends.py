@@ -80,7 +80,8 @@ class Friends:
     known beforehand it is `oracle`. Constants were chosen on FashionMNIST, CIFAR-10 and digits,
     seeds 1 to 6 (docs/WHEN.md). Notes: `groups` (found at the last look), `friends`, `strangers`,
     `likeness` (mean, to friends), `alone`, `agreement`, `company` (0 nobody, 1 friends, 2
-    everyone), `refused` (too far), `poor` (known to lack skill).
+    everyone), `refused` (too far), `poor` (known to lack skill), `settled` (1 in the last fifth
+    among strangers).
 
     Ours. Its parts are old: Spearman's correction for attenuation (1904), average linkage, and
     agreement corrected for the prior (Saerens et al. 2002).
@@ -123,7 +124,7 @@ class Friends:
         return Decision(
             self._row(view, book, taken),
             book.write(),
-            _notes(book, company, len(refused)),
+            _notes(book, company, len(refused)) | {"settled": float(_settled(view, book))},
             dict(book.alike),
         )
 
@@ -147,8 +148,7 @@ class Friends:
         """The next k of my own. Who is known as poor has to wait. Who lives among strangers makes
         in the end of what it has from them its own."""
         company = book.company(view.neighbours)
-        strange = company == "everyone" and not book.undivided
-        if company == "alone" or (strange and view.round >= SETTLED * view.rounds):
+        if company == "alone" or _settled(view, book):
             return []
         mine = ring if company == "everyone" else [j for j in ring if j in book.friends]
         shut = {j for j in book.poor if view.round < book.vetted[j] + PATIENCE}
@@ -211,7 +211,10 @@ class Friends:
             )
         if notes["poor"]:
             said.append(f"models of {int(notes['poor'])} are refused, they know too little")
-        return "; ".join((*said, f"it takes {TAKES[notes['company']]}"))
+        whom = TAKES[notes["company"]]
+        if notes["settled"]:
+            return "; ".join((*said, f"it took {whom}, and now makes that its own"))
+        return "; ".join((*said, f"it takes {whom}"))
 
     def sum_up(self, notes: Sequence[Mapping[str, float]]) -> str:
         """How many peers take whom."""
@@ -233,6 +236,12 @@ def _about_groups(notes: Mapping[str, float]) -> str:
         f"of {friends + strangers} others {friends} are like it (likeness"
         f" {notes['likeness']:.2f}; {int(notes['groups'])} groups)"
     )
+
+
+def _settled(view: View, book: FriendBook) -> bool:
+    """Whether I live among strangers and the run is near its end."""
+    strange = book.company(view.neighbours) == "everyone" and not book.undivided
+    return strange and view.round >= SETTLED * view.rounds
 
 
 def _ring(view: View) -> list[PeerId]:
