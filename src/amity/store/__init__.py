@@ -6,6 +6,7 @@
     rounds.jsonl                 one line per round: the whole network
     timings.jsonl                wall-clock times, the only file in which two runs differ
     checkpoint/round-000010.*    .safetensors: models; .json: the commit record, written last
+    best/PEER-000007.safetensors a peer after its best round, where there are validation examples
 
 A checkpoint counts only if its commit record is whole and agrees, by SHA-256, with the tensors and
 with the lines written so far. `recover` takes the newest such record and cuts the line files back
@@ -13,6 +14,7 @@ to it. So torn lines, half-written checkpoints and anything after a kill are rep
 trusted.
 """
 
+from amity.store.best import best_model, best_records
 from amity.store.checks import differences, refuse_foreign, refuse_unusable, same_code
 from amity.store.reading import Commit, commits, read_config, read_lines, read_records
 from amity.store.rundir import Checkpointed, RunDir, finished
@@ -21,6 +23,8 @@ __all__ = [
     "Checkpointed",
     "Commit",
     "RunDir",
+    "best_model",
+    "best_records",
     "commits",
     "differences",
     "finished",
