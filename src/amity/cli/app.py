@@ -24,6 +24,7 @@ from amity.cli.peer import relay
 from amity.cli.reproduce import reproduce
 from amity.cli.swarm import swarm
 from amity.cli.track import track
+from amity.cli.use import export, predict, serve
 from amity.console import complain, out_console
 from amity.errors import AmityError, brief
 
@@ -44,8 +45,9 @@ app.command()(lab.sweep)
 app.command()(reproduce)
 app.command()(lab.report)
 app.command()(track)
-app.command()(lab.export)
-app.command()(lab.predict)
+app.command()(export)
+app.command()(predict)
+app.command()(serve)
 app.command()(swarm)
 app.add_typer(peer_app, name="peer")
 app.command()(relay)
