@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from amity.cli.common import Keys
+from amity.cli.common import Keys, say_data
 from amity.console import out_console, say, status
 from amity.errors import ConfigError, needs_peers
 from amity.files import write_atomically
@@ -122,8 +122,12 @@ def check(folder: Folder) -> None:
 
     setup = read_setup(folder)
 
+    notes: list[str] = []
+
     def described() -> str:
-        dataset, data = data_of(setup, load_data(setup.config))
+        loaded = load_data(setup.config)
+        notes.extend(loaded.notes)
+        dataset, data = data_of(setup, loaded)
         held = sum(share > 0 for share in data.labels)
         return (
             f"{len(data.train)} training and {len(data.test)} test examples, {held} of"
@@ -138,6 +142,8 @@ def check(folder: Folder) -> None:
             bad += not finding.good
             running |= finding.what == "port" and "running" in finding.detail
             _finding(finding)
+        for note in notes:
+            say(f"{'':18} {note}")
         if not bad and not running:
             for finding in greetings(setup):
                 bad += not finding.good
@@ -167,7 +173,8 @@ def run(folder: Folder, words: Keys = None) -> None:
     given = values.pop("sinks", None)
     setup = read_setup(folder, values)
     with status(f"reading {setup.config.data.name}"):
-        load_data(setup.config)
+        dataset = load_data(setup.config)
+    say_data(dataset)
     say(
         f"{setup.who.name}: listening on {setup.who.listen or 'nothing (relay only)'}; log:"
         f" {setup.state / 'audit.jsonl'}"
