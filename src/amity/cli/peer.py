@@ -25,7 +25,6 @@ listen = "{listen}"
 roster = "roster.toml"
 identity = "identity"
 state = "state"
-data = "mine"
 # classes = ["a", "b"]     # the same list at every member, if somebody may lack a class
 metrics = 9464             # http://127.0.0.1:9464/metrics; 0: none
 # sinks = ["rounds", "jsonl"]   # who is told what happens here; `amity list sinks`
@@ -34,8 +33,15 @@ metrics = 9464             # http://127.0.0.1:9464/metrics; 0: none
 deadline = 60              # seconds that a round waits for the others' cards
 patience = 30              # seconds that an answer may take
 
-[run]                      # keys of `amity run`
-data = "digits"            # yours: "scans.npz", a folder of images, "table.csv", ...
+[run]                      # keys of `amity run`; model, strategy and seed as at all members
+data = "digits"            # yours: "scans.npz", a folder of images, or a table, as in these lines:
+# data = "table.csv"             # beside this file; columns are found by name, in any order
+# data.label = "diagnosis"       # the column of the classes
+# data.drop = "patient_id,note"  # columns that are no inputs
+# data.missing = "median"        # or "indicator"; holes are refused unless you say what to do
+# data.dates = "days"            # dates as days since 1970
+# data.schema = "schema.toml"    # in place of the last two: the file that all members agree on,
+#                                # `amity data schema`; `amity data check` shows what is wrong
 strategy = "friends"
 rounds = 100
 """

@@ -24,8 +24,8 @@ import numpy as np
 from pydantic import ConfigDict, Field
 
 from amity.errors import ConfigError, DataError
-from amity.files import read_toml
 from amity.registry import checked
+from amity.toml import read_toml
 
 Kind = Literal["number", "category", "date"]
 Rule = Literal["refuse", "median", "indicator", "zeros"]
