@@ -225,6 +225,142 @@ def test_a_file_that_is_no_model_is_refused_in_one_line(run: amity.Result) -> No
     assert predict(one.folder, "x.npy", which="last").classes == other.classes
 
 
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def patients(path: Path, count: int, seed: int) -> None:
+    """`age` says nearly all; `sex` is a category; `bmi` may be missing."""
+    import pandas as pd
+
+    draw = np.random.default_rng(seed)
+    ill = np.arange(count) % 2 == 1
+    table = pd.DataFrame(
+        {
+            "patient": [f"{at:04d}" for at in range(count)],
+            "age": 50 + 20 * ill + draw.normal(size=count),
+            "sex": draw.choice(["f", "m"], count),
+            "bmi": 25 + draw.normal(size=count),
+            "note": "x",
+            "diagnosis": np.where(ill, "ill", "healthy"),
+        }
+    )
+    table.loc[3, "bmi"] = np.nan
+    table.to_csv(path, index=False)
+
+
+@pytest.fixture(scope="module")
+def of_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that was trained on a table, and nothing else of the run."""
+    folder = tmp_path_factory.mktemp("tables")
+    patients(folder / "t.csv", 120, 0)
+    data = {"name": "table", "path": str(folder / "t.csv"), "label": "diagnosis"}
+    config = amity.load(
+        None,
+        {
+            "data": {**data, "drop": "patient,note", "missing": "median"},
+            "peers": 2,
+            "rounds": 5,
+            "partition": "iid",
+            "strategy": "gossip",
+            "train.lr": 0.1,
+            "train.batch": 8,
+            "engine.workers": 1,
+        },
+    )
+    amity.run(config, folder / "r")
+    (one,) = export(folder / "r", "peer-00", folder / "m")
+    shutil.rmtree(folder / "r")
+    (folder / "t.csv").unlink()
+    return one.folder
+
+
+def test_a_table_may_have_its_columns_in_any_order_and_keeps_its_id(
+    of_table: Path, call: Call
+) -> None:
+    import pandas as pd
+
+    patients(Path("new.csv"), 20, 1)
+    table = pd.read_csv("new.csv", dtype={"patient": str})
+    mixed = table[["sex", "bmi", "patient", "age"]]
+    mixed.to_csv("mixed.csv", index=False)
+    mixed.to_csv("semicolons.csv", index=False, sep=";")
+    mixed.to_parquet("mixed.parquet")
+    code, out, err = call(f"predict {of_table} new.csv id=patient")
+    assert code == 0
+    told = "missing values are the (own) median: 'bmi' 1 of 20 rows\naccuracy 100.0 %\n"
+    assert err == told, "the labels are known, and columns that were dropped are no surprise"
+    rows = rows_of(out)
+    assert [row["patient"] for row in rows] == [f"{at:04d}" for at in range(20)]
+    assert [row["label"] for row in rows] == table["diagnosis"].tolist()
+    assert list(rows[0]) == ["patient", "label", "p_healthy", "p_ill"]
+    for other in ("mixed.csv", "semicolons.csv", "mixed.parquet"):
+        assert call(f"predict {of_table} {other} id=patient")[1] == out
+    table["weight"] = 80
+    table.to_csv("more.csv", index=False)
+    assert "not used: weight" in call(f"predict {of_table} more.csv")[2]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"age": None, "sex": None}, "needs columns that are not there: 'age', 'sex'"),
+        ({"age": "old"}, "column 'age' has other things than numbers ('old': 4 of 4 rows, first"),
+        ({"age": float("inf")}, "column 'age' has numbers that are not finite"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_with_everything_that_is_wrong(
+    of_table: Path, call: Call, change: dict[str, Any], message: str
+) -> None:
+    import pandas as pd
+
+    patients(Path("new.csv"), 4, 1)
+    table = pd.read_csv("new.csv")
+    for name, value in change.items():
+        table = table.drop(columns=name) if value is None else table.assign(**{name: value})
+    table.to_csv("new.csv", index=False)
+    code, out, err = call(f"predict {of_table} new.csv")
+    assert (code, out) == (2, "")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_words_for_missing_values_and_filling_are_said_on_the_command_line(
+    tmp_path: Path, call: Call
+) -> None:
+    import pandas as pd
+
+    patients(Path("t.csv"), 60, 0)
+    pd.read_csv("t.csv").drop(columns=["bmi", "note", "patient"]).to_csv("t.csv", index=False)
+    words = "peers=2 rounds=1 partition=iid strategy=gossip train.batch=8 out=r"
+    assert call(f"run data=t.csv data.label=diagnosis {words}")[0] == 0
+    assert call("export r peer=peer-00 out=m")[0] == 0
+    Path("new.csv").write_text("age,sex,id\n60,f,NA\nunknown,m,2\n,x,3\n")
+    code, _, err = call("predict m/peer-00 new.csv")
+    assert code == 2
+    for said in ("column 'age' has other things than numbers ('unknown'", "na=WORD names what",
+                 "column 'age' has no value (1 of 3", "column 'sex' has values that were not known",
+                 "fill=true takes what was usual"):  # fmt: skip
+        assert said in err
+    code, out, err = call("predict m/peer-00 new.csv na=unknown fill=true")
+    assert code == 0
+    assert len(rows_of(out)) == 3
+    assert "missing values are the (own) median: 'age' 2 of 3 rows" in err
+    code, _, err = call("predict m/peer-00 new.csv na=unknown fill=true id=id")
+    assert code == 2
+    assert "new.csv: id: row 1 has none (it is empty, or a word such as NA" in err
+    assert (
+        "unknown column 'ids'; did you mean 'id'?"
+        in call("predict m/peer-00 new.csv na=unknown fill=true id=ids")[2]
+    )
+    assert "expected true or false, got 'yes'" in call("predict m/peer-00 new.csv fill=yes")[2]
+
+
+def test_rows_without_names_are_refused_where_columns_are_not_plain_numbers(of_table: Path) -> None:
+    np.save("x.npy", np.zeros((2, 4)))
+    with pytest.raises(DataError, match=r"not all plain numbers; give a table .* age, bmi, sex"):
+        predict(of_table, "x.npy")
+
+
 # -- images ----------------------------------------------------------------------------------------
 
 

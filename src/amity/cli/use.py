@@ -58,20 +58,28 @@ def predict(
     words: Keys = None,
 ) -> None:
     """Classify new examples with an exported model: CSV with the label and the probability of every
-    class. Own keys: id=COLUMN (is kept) model=best|last out=FILE.csv."""
-    from amity.config import only, out_path
+    class. Own keys: id=COLUMN (is kept) model=best|last out=FILE.csv; of tables fill=true (what is
+    missing or unknown is taken as it usually was in training) na=WORD,WORD (for missing values)."""
+    from amity.config import only, out_path, split_list
     from amity.use.prediction import predict as classify
 
-    mine = only(words or [], "id", "model", "out")
+    mine = only(words or [], "id", "model", "out", "fill", "na")
     with status(f"classifying {examples}"):
-        found = classify(model, examples, id=mine.get("id", ""), which=mine.get("model", ""))
+        found = classify(
+            model,
+            examples,
+            id=mine.get("id", ""),
+            which=mine.get("model", ""),
+            fill=_flag(mine, "fill", False),
+            na=tuple(split_list(mine.get("na", ""))),
+        )
     if "out" in mine:
         write_atomically(out_path(mine), found.to_csv().encode())
         say(f"{out_path(mine)}: {len(found.examples.ids)} examples")
     else:
         sys.stdout.write(found.to_csv())
-    if found.examples.ignored:
-        _aside(f"not used: {', '.join(found.examples.ignored)}")
+    for note in found.examples.notes:
+        _aside(note)
     if found.accuracy is not None:
         _aside(f"accuracy {100 * found.accuracy:.1f} %")
     if found.strange:
@@ -88,15 +96,18 @@ def serve(
     ] = False,
 ) -> None:
     """Answer over HTTP on this machine: POST /predict, GET /health, GET /openapi.json. Own keys:
-    host=127.0.0.1 port=8000 model=best|last."""
+    host=127.0.0.1 port=8000 model=best|last, and fill=true as in `amity predict`."""
     from amity.config import only
     from amity.use.classifier import open_model
 
     with needs("serve", "starlette", "uvicorn"):
         from amity.use.server import Endpoint, serve_model
-    mine = only(words or [], "host", "port", "model")
+    mine = only(words or [], "host", "port", "model", "fill")
     where = Endpoint.of(
-        _once(mine, "host", host) or "127.0.0.1", _once(mine, "port", port) or "8000", insecure
+        _once(mine, "host", host) or "127.0.0.1",
+        _once(mine, "port", port) or "8000",
+        insecure=insecure,
+        fill=_flag(mine, "fill", False),
     )
     with status(f"opening {model}"):
         opened = open_model(model, mine.get("model", ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,12 @@ import torch
 
 from amity._version import __version__
 from amity.core import PeerId
+from amity.data.own import split_names
 from amity.errors import ConfigError, RunDirError, StorageError, needs, unknown
 from amity.lab.standing import Standing, Stood, standing
 from amity.use.classifier import open_model
 from amity.use.modelcard import write_card
-from amity.use.modelfile import Description, Origin, Which, write_model
+from amity.use.modelfile import KINDS, Description, Origin, Which, write_model
 
 NO_VALIDATION = (
     "only the last models: nobody has validation examples on which a best one could be chosen"
@@ -79,9 +81,7 @@ def _take(found: Standing, stood: tuple[Stood, Stood | None], folder: Path, onnx
     _make(folder)
     last, best = stood
     kinds: list[tuple[Which, Stood]] = [("last", last)]
-    if best is None:
-        (folder / "best.safetensors").unlink(missing_ok=True)  # of an export before this one
-    else:
+    if best is not None:
         kinds.insert(0, ("best", best))
     notes = [] if best else [_why_only_last(found, last.record.peer)]
     written, files = [], []
@@ -95,7 +95,7 @@ def _take(found: Standing, stood: tuple[Stood, Stood | None], folder: Path, onnx
             file, note = _as_onnx(found, files[-1], one.record.peer)
             files.append(file)
             notes.append(note)
-    files.append(write_card(folder, written))
+    files.append(write_card(folder, written, onnx))
     return Taken(folder=folder, files=tuple(files), notes=tuple(notes))
 
 
@@ -110,8 +110,11 @@ def _as_onnx(found: Standing, file: Path, name: PeerId) -> tuple[Path, str]:
 
 
 def _make(folder: Path) -> None:
+    """A folder without what an export before this one has left."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for kind, ending in itertools.product(KINDS, (".safetensors", ".onnx")):
+            (folder / f"{kind}{ending}").unlink(missing_ok=True)
     except OSError as error:
         raise StorageError(
             f"{folder}: cannot be created ({error.strerror}); choose another out="
@@ -130,11 +133,10 @@ def _described(found: Standing, which: Which, stood: Stood, theta: torch.Tensor)
     start = stood.tensors["start"].to(theta.device)
     return Description(
         schema=schema,
-        mean=tuple(pixels.mean.flatten().tolist()),
-        std=tuple(pixels.std.flatten().tolist()),
         pictures=pixels.x.dtype == torch.uint8
         and len(schema.shape) == 3
         and schema.shape[0] in (1, 3),
+        na=split_names(getattr(config.data.instance, "na", "")),
         model={"name": config.model.name, **config.model.options},
         origin=Origin(
             peer=name,
@@ -145,7 +147,7 @@ def _described(found: Standing, which: Which, stood: Stood, theta: torch.Tensor)
             validation=stood.record.accuracy_validation,
             examples=_examples(found, name),
             until=found.until(stood),
-            run=_run(found, len(theta)),
+            run=_run(found, name, len(theta)),
             privacy=found.privacy(name),
             personal=not torch.equal(theta, start),
             version=__version__,
@@ -158,7 +160,7 @@ def _examples(found: Standing, name: PeerId) -> tuple[int, int, int]:
     return len(data.train), len(data.validation), len(data.test)
 
 
-def _run(found: Standing, parameters: int) -> dict[str, str]:
+def _run(found: Standing, name: PeerId, parameters: int) -> dict[str, str]:
     """What was run, in words. No paths: an export is made to be handed on."""
     config, train = found.config, found.config.train
     file = Path(str(config.data.options.get("path", ""))).name
@@ -171,6 +173,8 @@ def _run(found: Standing, parameters: int) -> dict[str, str]:
         "training": f"lr {train.lr:g}, {train.epochs} epochs a round, batches of {train.batch}",
         "seed": str(config.seed),
     }
+    if found.data[name].origin not in ("", name):
+        words["this peer in the data"] = found.data[name].origin
     if not config.attack.instance.harmless:
         words["attack"] = config.attack.label
     return words

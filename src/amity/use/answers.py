@@ -10,7 +10,7 @@ import numpy as np
 
 from amity.errors import AmityError, DataError, brief
 from amity.use.classifier import Classifier
-from amity.use.examples import Examples, fitted, numbered_examples, of_frame
+from amity.use.examples import Examples, Reading, fitted, numbered_examples, of_frame
 from amity.use.prediction import Prediction, ask
 
 MOST_ROWS = 10_000
@@ -24,10 +24,10 @@ class Unfit(AmityError):
         self.status = status
 
 
-def answer(model: Classifier, body: bytes) -> dict[str, Any]:
-    """The answer to the body of a POST to /predict."""
-    examples = _examples(model, _parsed(body))
-    return _plain(ask(model, examples))
+def answer(model: Classifier, body: bytes, fill: bool = False) -> dict[str, Any]:
+    """The answer to the body of a POST to /predict. `fill`: what is missing or unknown is taken as
+    it usually was in training."""
+    return _plain(ask(model, _examples(model, _parsed(body), fill)))
 
 
 def _parsed(body: bytes) -> Mapping[str, Any]:
@@ -44,7 +44,7 @@ def _no_number(text: str) -> NoReturn:
     raise ValueError(f"{text} is no JSON; use null")
 
 
-def _examples(model: Classifier, given: Mapping[str, Any]) -> Examples:
+def _examples(model: Classifier, given: Mapping[str, Any], fill: bool) -> Examples:
     description = model.description
     table = bool(description.schema.columns)
     known = ("rows", "id") if table else ("x",)
@@ -59,12 +59,12 @@ def _examples(model: Classifier, given: Mapping[str, Any]) -> Examples:
     if len(many) > MOST_ROWS:
         raise Unfit(413, f"{len(many)} examples; at most {MOST_ROWS} may be sent at once")
     try:
-        return _rows(model, many, given.get("id", "")) if table else _arrays(model, many)
+        return _rows(model, many, given.get("id", ""), fill) if table else _arrays(model, many)
     except DataError as error:
         raise Unfit(422, str(error)) from None
 
 
-def _rows(model: Classifier, rows: list[Any], id_key: Any) -> Examples:
+def _rows(model: Classifier, rows: list[Any], id_key: Any, fill: bool) -> Examples:
     import pandas as pd
 
     if not isinstance(id_key, str):
@@ -79,7 +79,9 @@ def _rows(model: Classifier, rows: list[Any], id_key: Any) -> Examples:
         odd = next((k for k, v in row.items() if isinstance(v, list | dict)), None)
         if odd is not None:
             raise DataError(f"row {at + 1}: {odd[:60]!r} should be a single value")
-    return of_frame(model.description, "rows", pd.DataFrame(rows), id_key)
+    frame = pd.DataFrame(rows)
+    frame = frame.mask(frame.isin([*model.description.na]))
+    return of_frame(model.description, "rows", frame, Reading(id_key, fill))
 
 
 def _arrays(model: Classifier, many: list[Any]) -> Examples:
@@ -101,4 +103,4 @@ def _plain(found: Prediction) -> dict[str, Any]:
         }
         for name, label, row in zip(found.examples.ids, found.labels, shares, strict=True)
     ]
-    return {"predictions": predictions, "ignored": list(found.examples.ignored)}
+    return {"predictions": predictions, "notes": list(found.examples.notes)}

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from amity.data.samples import CHUNK
+from amity.data.scaling import scaling
 from amity.errors import DataError
 from amity.learn.models import build_module, models
 from amity.use.modelfile import Description, find_model, read_model
@@ -73,7 +74,7 @@ def classifier_of(
     rest = [1] * (len(description.shape) - 1)
     mean, std = (
         torch.tensor(given, dtype=torch.float32).reshape(-1, *rest)
-        for given in (description.mean, description.std)
+        for given in scaling(description.schema)
     )
     return Classifier(file, description, Pipeline(network, mean, std).eval())
 

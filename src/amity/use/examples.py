@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from amity.data.columns import images_first
+from amity.data.frames import read_frame
 from amity.data.images import KINDS, read_image
 from amity.data.schema import Schema
+from amity.data.values import word_of
 from amity.errors import DataError, brief, unknown
 from amity.use.modelfile import Description
-from amity.use.tables import encode_table, read_frame
+from amity.use.tables import inputs_of
 
 Array = np.ndarray[Any, Any]
 
@@ -30,37 +32,49 @@ class Examples:
     id_name: str
     labels: tuple[str, ...] | None = None
     """What each is, where that is known."""
-    ignored: tuple[str, ...] = ()
-    """Columns that the model has no use for."""
+    notes: tuple[str, ...] = ()
+    """What was filled or left out, in lines."""
 
 
-def read_examples(description: Description, path: Path, id_column: str = "") -> Examples:
+@dataclass(frozen=True)
+class Reading:
+    """How examples are to be read."""
+
+    id: str = ""
+    """A column that is kept; empty: examples are numbered."""
+    fill: bool = False
+    """Whether what is missing or unknown in a table is filled with what was usual in training."""
+    na: tuple[str, ...] = ()
+    """Further words that stand for a missing value."""
+
+
+def read_examples(description: Description, path: Path, how: Reading) -> Examples:
     """The examples of a .csv, .parquet, .npy or .npz file, or of a folder of images."""
     if not path.exists():
         raise DataError(f"{path}: does not exist")
     if path.is_dir():
-        return _from_folder(description, path, id_column)
+        return _from_folder(description, path, how)
     if path.suffix.lower() not in READERS:
         raise DataError(
             f"{path}: expected a folder of images or a file that ends in {', '.join(READERS)}"
         )
-    return READERS[path.suffix.lower()](description, path, id_column)
+    return READERS[path.suffix.lower()](description, path, how)
 
 
 # -- arrays ----------------------------------------------------------------------------------------
 
 
-def _from_array(description: Description, path: Path, id_column: str) -> Examples:
-    if id_column:
-        raise DataError(f"{path}: id={id_column}: an array has no columns; use a .npz file")
+def _from_array(description: Description, path: Path, how: Reading) -> Examples:
+    if how.id:
+        raise DataError(f"{path}: id={how.id}: an array has no columns; use a .npz file")
     found = _load(path)
     if not isinstance(found, np.ndarray):
         raise DataError(f"{path}: is no .npy array")
     return numbered_examples(fitted(description, str(path), found))
 
 
-def _from_arrays(description: Description, path: Path, id_column: str) -> Examples:
-    found = _load(path)
+def _from_arrays(description: Description, path: Path, how: Reading) -> Examples:
+    found, id_column = _load(path), how.id
     if not isinstance(found, Mapping) or "x" not in found:
         raise DataError(f"{path}: expected a .npz file with an array `x`")
     x = fitted(description, str(path), found["x"])
@@ -73,7 +87,7 @@ def _from_arrays(description: Description, path: Path, id_column: str) -> Exampl
                 f"{path}: {name} must be one value for each of the {len(x)} examples, got"
                 f" {column.shape}"
             )
-    labels = None if y is None else tuple(map(as_label, y.tolist()))
+    labels = None if y is None else tuple(map(word_of, y.tolist()))
     if ids is None:
         return numbered_examples(x, labels)
     return Examples(x=x, ids=tuple(map(str, ids)), id_name=id_column, labels=labels)
@@ -122,23 +136,22 @@ def numbered_examples(x: Array, labels: tuple[str, ...] | None = None) -> Exampl
     return Examples(x=x, ids=tuple(map(str, range(len(x)))), id_name="example", labels=labels)
 
 
-def as_label(value: Any) -> str:
-    """A label as classes are named: 1.0 is the class 1."""
-    whole = isinstance(value, float) and value.is_integer()
-    return str(int(value)) if whole else str(value)
-
-
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def _from_table(description: Description, path: Path, id_column: str) -> Examples:
-    frame = read_frame(path, text=[id_column] if id_column else [])
-    if id_column and id_column not in frame.columns:
-        raise DataError(f"{path}: id: {unknown('column', id_column, map(str, frame.columns))}")
-    return of_frame(description, str(path), frame, id_column)
+def _from_table(description: Description, path: Path, how: Reading) -> Examples:
+    columns = description.schema.columns
+    words = [column.name for column in columns if column.kind == "category"]
+    found = read_frame(path, (*description.na, *how.na), [*words, how.id])
+    wanted = {column.name for column in columns} | {how.id}
+    twice = next((name for name in found.twice if name in wanted), None)
+    if twice is not None:
+        raise DataError(f"{path}: column {twice!r} is there twice; give every column its own name")
+    examples = of_frame(description, str(path), found.data, how)
+    return replace(examples, notes=(*found.notes, *examples.notes))
 
 
-def of_frame(description: Description, where: str, frame: Any, id_column: str = "") -> Examples:
+def of_frame(description: Description, where: str, frame: Any, how: Reading) -> Examples:
     """The rows of a pandas DataFrame; columns are found by their names."""
     schema = description.schema
     if not schema.columns:
@@ -148,27 +161,40 @@ def of_frame(description: Description, where: str, frame: Any, id_column: str = 
         )
     if len(frame) == 0:
         raise DataError(f"{where}: holds no rows")
-    x = encode_table(schema, where, frame)
-    known = {column.name for column in schema.columns} | {schema.label, id_column, *schema.ignore}
+    if how.id and how.id not in frame.columns:
+        raise DataError(f"{where}: id: {unknown('column', how.id, map(str, frame.columns))}")
+    encoded = inputs_of(schema, frame, where, how.fill)
     labels = None
     if schema.label in frame.columns and not frame[schema.label].isna().any():
-        labels = tuple(map(as_label, frame[schema.label].tolist()))
-    ignored = tuple(name for name in map(str, frame.columns) if name not in known)
-    numbered = numbered_examples(x, labels)
-    ids = tuple(map(str, frame[id_column])) if id_column else numbered.ids
-    return Examples(
-        x=x, ids=ids, id_name=id_column or numbered.id_name, labels=labels, ignored=ignored
-    )
+        labels = tuple(map(word_of, frame[schema.label].tolist()))
+    known = {column.name for column in schema.columns} | {schema.label, how.id, *schema.ignore}
+    unused = [name for name in map(str, frame.columns) if name not in known]
+    notes = (*encoded.notes, *([f"not used: {', '.join(unused)}"] if unused else []))
+    named = numbered_examples(encoded.x, labels)
+    if how.id:
+        named = replace(named, ids=_ids(where, frame[how.id]), id_name=how.id)
+    return replace(named, notes=notes)
+
+
+def _ids(where: str, column: Any) -> tuple[str, ...]:
+    """As they are written."""
+    absent = column.isna().to_numpy()
+    if absent.any():
+        raise DataError(
+            f"{where}: id: row {int(absent.argmax()) + 1} has none (it is empty, or a word such as"
+            " NA that stands for nothing)"
+        )
+    return tuple(value if isinstance(value, str) else word_of(value) for value in column)
 
 
 # -- images ----------------------------------------------------------------------------------------
 
 
-def _from_folder(description: Description, root: Path, id_column: str) -> Examples:
+def _from_folder(description: Description, root: Path, how: Reading) -> Examples:
     """All images below a folder; where every one lies in the folder of a class, that is its
     label."""
-    if id_column:
-        raise DataError(f"{root}: id={id_column}: images go by the names of their files")
+    if how.id:
+        raise DataError(f"{root}: id={how.id}: images go by the names of their files")
     if not description.pictures:
         raise DataError(
             f"{root}: the model was not trained on images of bytes; it takes examples of shape"
@@ -190,7 +216,7 @@ def _from_folder(description: Description, root: Path, id_column: str) -> Exampl
     )
 
 
-READERS: dict[str, Callable[[Description, Path, str], Examples]] = {
+READERS: dict[str, Callable[[Description, Path, Reading], Examples]] = {
     ".csv": _from_table,
     ".parquet": _from_table,
     ".npy": _from_array,

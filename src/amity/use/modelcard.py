@@ -16,13 +16,14 @@ MOST = 40
 """Classes or columns that are listed; the file itself has them all."""
 
 
-def write_card(folder: Path, models: Sequence[Description]) -> Path:
-    """The page about the models of a folder, which differ in their rounds alone."""
-    write_atomically(folder / NAME, page(models).encode())
+def write_card(folder: Path, models: Sequence[Description], onnx: bool) -> Path:
+    """The page about the models of a folder, which differ in their rounds alone; `onnx`: whether
+    they are there as ONNX too."""
+    write_atomically(folder / NAME, page(models, onnx).encode())
     return folder / NAME
 
 
-def page(models: Sequence[Description]) -> str:
+def page(models: Sequence[Description], onnx: bool) -> str:
     first = models[0]
     parts = [
         f"# The model of {first.origin.peer}",
@@ -38,6 +39,7 @@ def page(models: Sequence[Description]) -> str:
         f"One probability for each of {len(first.classes)} classes: {_some(first.classes)}.",
         "## Use",
         _use(first),
+        *([_of_onnx(first)] if onnx else []),
     ]
     if first.origin.privacy:
         parts += ["## Privacy", _privacy(models)]
@@ -49,6 +51,15 @@ def _use(description: Description) -> str:
     if description.schema.columns:
         file = "new.csv id=COLUMN"
     return f"```\namity predict . {file}\namity serve .\n```"
+
+
+def _of_onnx(description: Description) -> str:
+    size = " x ".join(map(str, description.shape))
+    order = f", in this order: {', '.join(description.schema.inputs)}"
+    return (
+        f"The ONNX files take `x`, any number of examples of {size} numbers, not yet scaled"
+        f"{order if description.schema.columns else ''}. They give `probabilities`."
+    )
 
 
 def _table(head: list[tuple[str, ...]], models: Sequence[Description]) -> str:

@@ -64,14 +64,14 @@ class Description:
     """What stands beside the weights."""
 
     schema: Schema
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    """By input of a table, by feature of a row or by channel of an image."""
+    """Classes, what inputs mean, and how they are scaled."""
     pictures: bool = False
     """Whether examples are images of bytes, 0 to 255, as picture files have them."""
     model: Mapping[str, Any]
     """The network: the name of its entry, and its options."""
     origin: Origin
+    na: tuple[str, ...] = ()
+    """Words of a table that stand for a missing value."""
     task: Literal["classification"] = "classification"
     format: Literal[1] = 1
     """Of this description."""

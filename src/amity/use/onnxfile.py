@@ -6,7 +6,7 @@ import io
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def write_onnx(model: Classifier, x: np.ndarray[Any, Any]) -> tuple[Path, float]
             data = _converted(model)
             apart = _difference(model, data, x)
     except Exception as error:  # the network may be anybody's, and the converter raises anything
-        raise Failure(f"{path}: the model cannot be written as ONNX ({brief(error)})") from error
+        raise Failure(f"{path}: the model cannot be written as ONNX ({_cause(error)})") from error
     if not apart <= CLOSE:
         raise Failure(
             f"{path}: not written, as it would give other probabilities than torch: by {apart:.1e}"
@@ -74,15 +74,21 @@ def _difference(model: Classifier, data: bytes, x: np.ndarray[Any, Any]) -> floa
     return worst
 
 
+def _cause(error: BaseException) -> str:
+    """What the converter wraps."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return brief(error)
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
     """The converter talks of what concerns nobody here."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    before, nowhere = logging.root.manager.disable, io.StringIO()
+    logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+        with warnings.catch_warnings(), redirect_stdout(nowhere), redirect_stderr(nowhere):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        logging.disable(before)

@@ -105,6 +105,6 @@ def _given(description: Description) -> Json:
     return _object(
         {
             "predictions": {"type": "array", "items": one},
-            "ignored": {"type": "array", "items": {"type": "string"}},
+            "notes": {"type": "array", "items": {"type": "string"}},
         }
     )

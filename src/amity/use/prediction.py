@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from amity.use.classifier import Classifier, open_model
-from amity.use.examples import Examples, read_examples
+from amity.use.examples import Examples, Reading, read_examples
 
 Array = np.ndarray[Any, Any]
 
@@ -63,9 +63,17 @@ def ask(model: Classifier, examples: Examples) -> Prediction:
 
 
 def predict(
-    model: Path | str, examples: Path | str, *, id: str = "", which: str = ""
+    model: Path | str,
+    examples: Path | str,
+    *,
+    id: str = "",
+    which: str = "",
+    fill: bool = False,
+    na: tuple[str, ...] = (),
 ) -> Prediction:
     """Classify the examples of a file or folder with an exported model. `id` names a column that is
-    kept, `which` is best or last (default: the best that is there)."""
+    kept, `which` is best or last (default: the best that is there). `fill`: what is missing or
+    unknown in a table is taken as it usually was in training; `na` are words for a missing
+    value."""
     opened = open_model(Path(model), which)
-    return ask(opened, read_examples(opened.description, Path(examples), id))
+    return ask(opened, read_examples(opened.description, Path(examples), Reading(id, fill, na)))

@@ -41,9 +41,11 @@ class Endpoint:
     port: int
     open: bool
     """Whether other machines may ask."""
+    fill: bool = False
+    """Whether what is missing or unknown is taken as it usually was in training."""
 
     @classmethod
-    def of(cls, host: str, port: str, insecure: bool) -> Endpoint:
+    def of(cls, host: str, port: str, *, insecure: bool, fill: bool) -> Endpoint:
         if not port.isdecimal() or int(port) > 65535:
             raise ConfigError(f"port: expected 0 to 65535, got {port!r}")
         here = host == "localhost"
@@ -54,7 +56,7 @@ class Endpoint:
                 f"host: {host} is not this machine alone, and there is no password and no TLS; use"
                 " 127.0.0.1 behind a proxy that has both, or say --insecure"
             )
-        return cls(host=host, port=int(port), open=not here)
+        return cls(host=host, port=int(port), open=not here, fill=fill)
 
     def listen(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
@@ -112,7 +114,8 @@ def application(model: Classifier, where: Endpoint) -> ASGIApp:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise Unfit(415, "send JSON with content-type: application/json")
-        return JSONResponse(await run_in_threadpool(answer, model, await _body(request)))
+        body = await _body(request)
+        return JSONResponse(await run_in_threadpool(answer, model, body, where.fill))
 
     async def health(_request: Request) -> JSONResponse:
         return JSONResponse(alive)
