@@ -10,7 +10,7 @@ import numpy as np
 
 from amity.errors import AmityError, DataError, brief
 from amity.use.classifier import Classifier
-from amity.use.examples import Examples, Reading, fitted, numbered_examples, of_frame
+from amity.use.examples import Examples, ReadAs, fitted, numbered_examples, of_frame
 from amity.use.prediction import Prediction, ask
 
 MOST_ROWS = 10_000
@@ -81,7 +81,7 @@ def _rows(model: Classifier, rows: list[Any], id_key: Any, fill: bool) -> Exampl
             raise DataError(f"row {at + 1}: {odd[:60]!r} should be a single value")
     frame = pd.DataFrame(rows)
     frame = frame.mask(frame.isin([*model.description.na]))
-    return of_frame(model.description, "rows", frame, Reading(id_key, fill))
+    return of_frame(model.description, "rows", frame, ReadAs(id_key, fill))
 
 
 def _arrays(model: Classifier, many: list[Any]) -> Examples:

@@ -37,7 +37,7 @@ class Examples:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadAs:
     """How examples are to be read."""
 
     id: str = ""
@@ -48,7 +48,7 @@ class Reading:
     """Further words that stand for a missing value."""
 
 
-def read_examples(description: Description, path: Path, how: Reading) -> Examples:
+def read_examples(description: Description, path: Path, how: ReadAs) -> Examples:
     """The examples of a .csv, .parquet, .npy or .npz file, or of a folder of images."""
     if not path.exists():
         raise DataError(f"{path}: does not exist")
@@ -64,7 +64,7 @@ def read_examples(description: Description, path: Path, how: Reading) -> Example
 # -- arrays ----------------------------------------------------------------------------------------
 
 
-def _from_array(description: Description, path: Path, how: Reading) -> Examples:
+def _from_array(description: Description, path: Path, how: ReadAs) -> Examples:
     if how.id:
         raise DataError(f"{path}: id={how.id}: an array has no columns; use a .npz file")
     found = _load(path)
@@ -73,7 +73,7 @@ def _from_array(description: Description, path: Path, how: Reading) -> Examples:
     return numbered_examples(fitted(description, str(path), found))
 
 
-def _from_arrays(description: Description, path: Path, how: Reading) -> Examples:
+def _from_arrays(description: Description, path: Path, how: ReadAs) -> Examples:
     found, id_column = _load(path), how.id
     if not isinstance(found, Mapping) or "x" not in found:
         raise DataError(f"{path}: expected a .npz file with an array `x`")
@@ -139,7 +139,7 @@ def numbered_examples(x: Array, labels: tuple[str, ...] | None = None) -> Exampl
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def _from_table(description: Description, path: Path, how: Reading) -> Examples:
+def _from_table(description: Description, path: Path, how: ReadAs) -> Examples:
     columns = description.schema.columns
     words = [column.name for column in columns if column.kind == "category"]
     found = read_frame(path, (*description.na, *how.na), [*words, how.id])
@@ -151,7 +151,7 @@ def _from_table(description: Description, path: Path, how: Reading) -> Examples:
     return replace(examples, notes=(*found.notes, *examples.notes))
 
 
-def of_frame(description: Description, where: str, frame: Any, how: Reading) -> Examples:
+def of_frame(description: Description, where: str, frame: Any, how: ReadAs) -> Examples:
     """The rows of a pandas DataFrame; columns are found by their names."""
     schema = description.schema
     if not schema.columns:
@@ -190,7 +190,7 @@ def _ids(where: str, column: Any) -> tuple[str, ...]:
 # -- images ----------------------------------------------------------------------------------------
 
 
-def _from_folder(description: Description, root: Path, how: Reading) -> Examples:
+def _from_folder(description: Description, root: Path, how: ReadAs) -> Examples:
     """All images below a folder; where every one lies in the folder of a class, that is its
     label."""
     if how.id:
@@ -216,7 +216,7 @@ def _from_folder(description: Description, root: Path, how: Reading) -> Examples
     )
 
 
-READERS: dict[str, Callable[[Description, Path, Reading], Examples]] = {
+READERS: dict[str, Callable[[Description, Path, ReadAs], Examples]] = {
     ".csv": _from_table,
     ".parquet": _from_table,
     ".npy": _from_array,

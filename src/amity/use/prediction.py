@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from amity.use.classifier import Classifier, open_model
-from amity.use.examples import Examples, Reading, read_examples
+from amity.use.examples import Examples, ReadAs, read_examples
 
 Array = np.ndarray[Any, Any]
 
@@ -76,4 +76,4 @@ def predict(
     unknown in a table is taken as it usually was in training; `na` are words for a missing
     value."""
     opened = open_model(Path(model), which)
-    return ask(opened, read_examples(opened.description, Path(examples), Reading(id, fill, na)))
+    return ask(opened, read_examples(opened.description, Path(examples), ReadAs(id, fill, na)))
