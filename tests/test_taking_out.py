@@ -10,7 +10,7 @@ import pytest
 
 import amity
 from amity.errors import ConfigError, RunDirError
-from amity.lab.export import export
+from amity.lab.export import export, notes_of
 from amity.lab.result import Result
 from amity.net.ops.collect import merge
 from amity.store import best_records
@@ -69,7 +69,9 @@ def test_one_peer_of_a_swarm_is_exported_from_its_own_folder(call: Call) -> None
     with pytest.raises(ConfigError, match="unknown peer 'peer-7'"):
         export("sw", "peer-7")
     shutil.rmtree("sw/peers/peer-02/state/checkpoint")
-    assert [one.folder.name for one in export("sw")] == ["peer-00", "peer-01"]
+    taken = export("sw")
+    assert [one.folder.name for one in taken] == ["peer-00", "peer-01"]
+    assert notes_of(taken) == ["peer-02: left out, as it has finished no round yet"]
     with pytest.raises(RunDirError, match="no round is finished yet; let the peers run first"):
         export("sw", "peer-02")
 

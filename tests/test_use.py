@@ -422,7 +422,34 @@ def test_a_model_of_ones_own_is_found_by_its_file(call: Call) -> None:
     assert call("export r peer=peer-00 out=m")[0] == 0
     np.save("x.npy", np.zeros((1, 8, 8)))
     assert call("predict m/peer-00 x.npy")[0] == 0
+    text = Path("mine.py").read_text()
+    Path("mine.py").write_text(text.replace("ReLU", "Tanh"))
+    for words in ("predict m/peer-00 x.npy", "export r"):
+        code, _, err = call(words)
+        assert code == 2
+        assert "mine.py has changed since" in err
     Path("mine.py").unlink()
     code, _, err = call("predict m/peer-00 x.npy")
     assert code == 2
     assert "mine.py" in err
+
+
+def test_a_network_without_a_file_is_of_use_only_where_it_is() -> None:
+    from torch import nn
+
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.ReLU(), nn.Linear(5, 10))
+    amity.run(tiny(strategy="local", model=net, rounds=1), "r")
+    (one,) = amity.export("r", "peer-00")
+    np.save("x.npy", np.zeros((1, 8, 8)))
+    assert len(amity.predict(one.folder, "x.npy").labels) == 1
+    words = [sys.executable, "-m", "amity", "predict", str(one.folder), "x.npy"]
+    done = subprocess.run(words, capture_output=True, text=True, env=os.environ, check=False)
+    assert done.returncode == 2
+    assert "its network was passed as an object and lies in no file" in done.stderr
+
+
+def test_an_export_of_an_older_version_says_so(run: amity.Result) -> None:
+    Path("old").mkdir()
+    Path("old/model.safetensors").write_bytes(b"")
+    with pytest.raises(RunDirError, match="is of an older version; export the run again"):
+        predict("old", "x.npy")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -51,18 +51,19 @@ def export(
     found = standing(path)
     if peer and peer not in found.states:
         raise ConfigError(unknown("peer", peer, found.states))
-    base, taken = out or path / "export", []
+    base = out or path / "export"
+    taken, nothing = [], []
     for name in [peer] if peer else list(found.states):
         tell(name)
         stood = found.last(name)
-        if stood is not None:
-            folder = base if found.alone else base / name
-            taken.append(_take(found, stood, folder, onnx))
-        elif peer or found.alone:
-            raise _nothing(path, found)
+        if stood is None:
+            nothing.append(f"{name}: left out, as it has finished no round yet")
+            continue
+        folder = base if found.alone else base / name
+        taken.append(_take(found, stood, folder, onnx))
     if not taken:
         raise _nothing(path, found)
-    return taken
+    return [replace(taken[0], notes=(*nothing, *taken[0].notes)), *taken[1:]]
 
 
 def _nothing(path: Path, found: Standing) -> RunDirError:
@@ -124,20 +125,20 @@ def _make(folder: Path) -> None:
 def _why_only_last(found: Standing, name: PeerId) -> str:
     if len(found.data[name].validation):
         return f"{name}: only the last model; the run is of a version that kept no best one"
+    if any(len(data.validation) for data in found.data.values()):
+        return f"{name}: only the last model; it has no validation examples"
     return NO_VALIDATION
 
 
 def _described(found: Standing, which: Which, stood: Stood, theta: torch.Tensor) -> Description:
     config, name = found.config, stood.record.peer
     pixels, schema = found.data[name].test.pixels, found.dataset.schema
-    start = stood.tensors["start"].to(theta.device)
     return Description(
         schema=schema,
-        pictures=pixels.x.dtype == torch.uint8
-        and len(schema.shape) == 3
-        and schema.shape[0] in (1, 3),
+        pictures=_are_pictures(pixels.x),
         na=split_names(getattr(config.data.instance, "na", "")),
         model={"name": config.model.name, **config.model.options},
+        code=config.model.code,
         origin=Origin(
             peer=name,
             which=which,
@@ -146,13 +147,18 @@ def _described(found: Standing, which: Which, stood: Stood, theta: torch.Tensor)
             accuracy=stood.record.accuracy,
             validation=stood.record.accuracy_validation,
             examples=_examples(found, name),
-            until=found.until(stood),
+            until=stood.until,
             run=_run(found, name, len(theta)),
             privacy=found.privacy(name),
-            personal=not torch.equal(theta, start),
+            personal=not torch.equal(theta, stood.tensors["start"]),
             version=__version__,
         ),
     )
+
+
+def _are_pictures(x: torch.Tensor) -> bool:
+    """Whether examples are as picture files have them: bytes, grey or in three colours."""
+    return x.dtype == torch.uint8 and x.dim() == 4 and x.shape[1] in (1, 3)
 
 
 def _examples(found: Standing, name: PeerId) -> tuple[int, int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,15 @@ from amity.lab.run import restored
 from amity.records import PeerRecord, TimingRecord
 from amity.round.build import load_data, make_shard, one_thread
 from amity.round.shard import Shard
-from amity.store import best_model, best_records, commits, read_config, read_records
+from amity.store import (
+    Commit,
+    best_model,
+    best_records,
+    commits,
+    read_config,
+    read_records,
+    same_code,
+)
 
 if TYPE_CHECKING:
     from amity.net.setup import Setup
@@ -34,6 +42,32 @@ class Stood:
 
     record: PeerRecord
     tensors: Tensors
+    until: float | None
+    """When the round ended."""
+
+
+@dataclass(frozen=True)
+class _Files:
+    """What a directory holds, up to its newest checkpoint."""
+
+    commit: Commit
+    records: Mapping[PeerId, list[PeerRecord]]
+    ended: Mapping[int, float]
+
+    @classmethod
+    def read(cls, path: Path) -> _Files | None:
+        commit = next(commits(path), None)
+        if commit is None or commit.tensors is None:
+            return None
+        records: dict[PeerId, list[PeerRecord]] = {}
+        for record in read_records(path / "metrics.jsonl", PeerRecord):
+            if record.round < commit.round:
+                records.setdefault(record.peer, []).append(record)
+        timings = read_records(path / "timings.jsonl", TimingRecord)
+        return cls(commit, records, {timing.round: timing.at for timing in timings})
+
+    def stood(self, record: PeerRecord, tensors: Tensors) -> Stood:
+        return Stood(record, tensors, self.ended.get(record.round))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,42 +86,43 @@ class Standing:
     real: bool
     alone: bool = False
     """Whether this is the directory of one peer."""
+    _seen: dict[Path, _Files | None] = field(default_factory=dict, repr=False)
+    """The peers of a simulation lie in one directory, which is read once."""
 
     def last(self, name: PeerId) -> tuple[Stood, Stood | None] | None:
         """A peer after its newest checkpoint, and after its best round until then, if that was
         kept; None before the first checkpoint. A peer that runs meanwhile replaces files: then
         they are looked for again."""
+        path = self.states[name]
         for _ in range(TRIES):
-            commit = next(commits(self.states[name]), None)
-            if commit is None or commit.tensors is None:
+            files = self._files(path)
+            if files is None:
                 return None
             try:
-                records = [
-                    record
-                    for record in read_records(self.states[name] / "metrics.jsonl", PeerRecord)
-                    if record.peer == name and record.round < commit.round
-                ]
-                return Stood(records[-1], commit.tensors.of(name)), self._best(name, records)
-            except (OSError, safetensors.SafetensorError, IndexError):
-                continue
-        raise RunDirError(f"{self.states[name]}: its checkpoint cannot be read; try again")
+                records, archive = files.records[name], files.commit.tensors
+                newest = {} if archive is None else archive.of(name)
+                return files.stood(records[-1], newest), self._best(name, files)
+            except (OSError, safetensors.SafetensorError, KeyError):
+                self._seen.pop(path, None)
+        raise RunDirError(f"{path}: its checkpoint cannot be read; try again")
 
-    def _best(self, name: PeerId, records: list[PeerRecord]) -> Stood | None:
-        best = best_records(records).get(name)
+    def _files(self, path: Path) -> _Files | None:
+        if path not in self._seen:
+            self._seen[path] = _Files.read(path)
+        return self._seen[path]
+
+    def _best(self, name: PeerId, files: _Files) -> Stood | None:
+        best = best_records(files.records[name]).get(name)
         archive = None if best is None else best_model(self.states[name], best)
-        return None if best is None or archive is None else Stood(best, archive.of(name))
+        return None if best is None or archive is None else files.stood(best, archive.of(name))
 
     def model(self, stood: Stood) -> torch.Tensor:
         """The model that was evaluated after that round."""
         name, round = stood.record.peer, stood.record.round
         with one_thread():
             self.shard.peers[name].resume(round + 1, stood.tensors)
-            return self.shard.final_models(self.units[name], round)[self.units[name].index(name)]
-
-    def until(self, stood: Stood) -> float | None:
-        """When that round ended."""
-        timings = read_records(self.states[stood.record.peer] / "timings.jsonl", TimingRecord)
-        return next((t.at for t in reversed(timings) if t.round == stood.record.round), None)
+            together = self.shard.final_models(self.units[name], round)
+        return together[self.units[name].index(name)].cpu()
 
     def privacy(self, name: PeerId) -> str:
         """What is said of ε; empty if nothing is private."""
@@ -114,7 +149,10 @@ def standing(path: Path) -> Standing:
 
 
 def _of_run(path: Path, states: Mapping[PeerId, Path] | None = None) -> Standing:
+    same_code(path, read_config(path))
     simulation = restored(path)
+    if states:
+        states = {name: at for name, at in states.items() if name in simulation.data}
     return Standing(
         config=simulation.config,
         dataset=load_data(simulation.config),
@@ -146,8 +184,6 @@ def _of_peer(folder: Path) -> Standing:
 
 def _only(swarm: Standing, name: PeerId) -> Standing:
     """One peer of a swarm."""
-    from dataclasses import replace
-
     return replace(swarm, states={name: swarm.states[name]}, alone=True)
 
 
@@ -156,7 +192,8 @@ def _of_setup(setup: Setup) -> Standing:
     from amity.net.setup import data_of
     from amity.net.trust.roster import Roster
 
-    me, config = setup.who.name, read_config(setup.state)
+    me, config = setup.who.name, read_config(setup.state).replace(device="cpu")
+    same_code(setup.state, config)
     dataset, data = data_of(setup, load_data(setup.config))
     roster = Roster.load(setup.roster)
     return Standing(

@@ -15,6 +15,7 @@ from amity.data.samples import CHUNK
 from amity.data.scaling import scaling
 from amity.errors import DataError
 from amity.learn.models import build_module, models
+from amity.registry import in_memory
 from amity.use.modelfile import Description, find_model, read_model
 
 Array = np.ndarray[Any, Any]
@@ -66,6 +67,8 @@ def classifier_of(
     """The network that the description names, with these parameters."""
     options = dict(description.model)
     entry = models[str(options.pop("name", ""))]
+    if description.code != entry.code:
+        raise DataError(f"{file}: {_why_not(entry.name)}")
     label, count = entry.name.rpartition(":")[2], len(description.classes)
     network = build_module(
         label, entry.build(options), description.shape, count, own=bool(entry.code)
@@ -77,6 +80,16 @@ def classifier_of(
         for given in scaling(description.schema)
     )
     return Classifier(file, description, Pipeline(network, mean, std).eval())
+
+
+def _why_not(name: str) -> str:
+    """Why a network of one's own is not the one that was trained."""
+    if in_memory(name):
+        return (
+            "its network was passed as an object and lies in no file; train with"
+            " model=FILE.py:NAME, or use amity.export(..., onnx=True) where the object is"
+        )
+    return f"{name.rpartition(':')[0]} has changed since the export; put it back, or export again"
 
 
 def _fill(file: Path, network: nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:

@@ -2,8 +2,8 @@
 
 A safetensors file holds the parameters by name. Its metadata have one entry, `amity`: JSON with the
 task, the classes, what the inputs mean and how they are scaled (a schema), which network the
-parameters belong to, and where the model comes from. No code, no paths, and nothing of the examples
-but mean and standard deviation.
+parameters belong to, and where the model comes from. There is no code in it, no path but that of a
+network of one's own, and nothing of the examples but statistics (mean, standard deviation, median).
 """
 
 from __future__ import annotations
@@ -63,13 +63,15 @@ class Origin:
 class Description:
     """What stands beside the weights."""
 
+    origin: Origin
     schema: Schema
     """Classes, what inputs mean, and how they are scaled."""
     pictures: bool = False
     """Whether examples are images of bytes, 0 to 255, as picture files have them."""
     model: Mapping[str, Any]
     """The network: the name of its entry, and its options."""
-    origin: Origin
+    code: str = ""
+    """Of a network of one's own: the SHA-256 of its file, or of the object."""
     na: tuple[str, ...] = ()
     """Words of a table that stand for a missing value."""
     task: Literal["classification"] = "classification"
@@ -122,6 +124,8 @@ def find_model(path: Path, which: str = "") -> Path:
     )
     if inside:
         raise RunDirError(f"{path}: holds several models; name one, such as {path / inside[0]}")
+    if (path / "model.safetensors").is_file():
+        raise RunDirError(f"{path}: is of an older version; export the run again")
     names = " or ".join(f"{kind}.safetensors" for kind in wanted)
     raise RunDirError(f"{path}: expected a folder with {names}, as `amity export` writes it")
 
