@@ -22,6 +22,8 @@ from amity.errors import ConfigError, DataError, RunDirError
 from amity.lab.export import export
 from amity.lab.run import restored
 from amity.store import best_records
+from amity.use.answers import Unfit, answer
+from amity.use.classifier import open_model
 from amity.use.modelfile import read_model
 from amity.use.prediction import Prediction, predict
 from tests.conftest import Call, tiny
@@ -353,6 +355,11 @@ def test_words_for_missing_values_and_filling_are_said_on_the_command_line(
         in call("predict m/peer-00 new.csv na=unknown fill=true id=ids")[2]
     )
     assert "expected true or false, got 'yes'" in call("predict m/peer-00 new.csv fill=yes")[2]
+    body = json.dumps({"rows": [{"age": None, "sex": "x"}]}).encode()
+    model = open_model(Path("m/peer-00"))
+    with pytest.raises(Unfit, match="column 'age' has no value .* fill=true takes"):
+        answer(model, body)
+    assert len(answer(model, body, fill=True)["predictions"]) == 1
 
 
 def test_rows_without_names_are_refused_where_columns_are_not_plain_numbers(of_table: Path) -> None:

@@ -69,16 +69,20 @@ def _rows(model: Classifier, rows: list[Any], id_key: Any, fill: bool) -> Exampl
 
     if not isinstance(id_key, str):
         raise DataError("'id' should be the name of a key")
-    for at, row in enumerate(rows):
+    wanted = [column.name for column in model.description.schema.columns]
+    for at, row in enumerate(rows, 1):
         if not isinstance(row, dict):
-            raise DataError(
-                f"row {at + 1}: should be an object of values by column, got {row!r:.60}"
-            )
+            raise DataError(f"row {at}: should be an object of values by column, got {row!r:.60}")
         if id_key and id_key not in row:
-            raise DataError(f"row {at + 1}: has no {id_key!r}, which should be its id")
+            raise DataError(f"row {at}: has no {id_key!r}, which should be its id")
+        lacking = [repr(name) for name in wanted if name not in row]
+        if lacking:
+            raise DataError(
+                f"row {at}: lacks {', '.join(lacking)}; null stands for a missing value"
+            )
         odd = next((k for k, v in row.items() if isinstance(v, list | dict)), None)
         if odd is not None:
-            raise DataError(f"row {at + 1}: {odd[:60]!r} should be a single value")
+            raise DataError(f"row {at}: {odd[:60]!r} should be a single value")
     frame = pd.DataFrame(rows)
     frame = frame.mask(frame.isin([*model.description.na]))
     return of_frame(model.description, "rows", frame, ReadAs(id_key, fill))

@@ -10,7 +10,8 @@ from amity.use.modelfile import Description
 Json = dict[str, Any]
 
 
-def document(description: Description, most_rows: int) -> Json:
+def document(description: Description, most_rows: int, fill: bool) -> Json:
+    """`fill`: whether every value may be missing."""
     origin = description.origin
     return {
         "openapi": "3.1.0",
@@ -20,7 +21,7 @@ def document(description: Description, most_rows: int) -> Json:
             "version": origin.version,
         },
         "paths": {
-            "/predict": {"post": _predict(description, most_rows)},
+            "/predict": {"post": _predict(description, most_rows, fill)},
             "/health": {"get": _get("Whether the model answers, and which it is")},
             "/openapi.json": {"get": _get("This document")},
         },
@@ -31,13 +32,13 @@ def _get(summary: str) -> Json:
     return {"summary": summary, "responses": {"200": _answer("As said", {"type": "object"})}}
 
 
-def _predict(description: Description, most_rows: int) -> Json:
+def _predict(description: Description, most_rows: int, fill: bool) -> Json:
     wrong = _answer("What is wrong, in one line", _object({"error": {"type": "string"}}))
     return {
         "summary": "The most probable class of every example, and the probability of each class",
         "requestBody": {
             "required": True,
-            "content": {"application/json": {"schema": _request(description, most_rows)}},
+            "content": {"application/json": {"schema": _request(description, most_rows, fill)}},
         },
         "responses": {
             "200": _answer("One prediction for each example, in their order", _given(description)),
@@ -55,13 +56,12 @@ def _object(properties: Json, required: list[str] | None = None) -> Json:
     return {"type": "object", "properties": properties, "required": needed}
 
 
-def _request(description: Description, most_rows: int) -> Json:
+def _request(description: Description, most_rows: int, fill: bool) -> Json:
     many: Json = {"type": "array", "minItems": 1, "maxItems": most_rows}
     columns = description.schema.columns
     if not columns:
         return _object({"x": {**many, "items": _nested(description.shape)}})
-    needed = [column.name for column in columns if column.missing == "refuse"]
-    row = _object({column.name: _column(column) for column in columns}, needed)
+    row = _object({column.name: _column(column, fill) for column in columns})
     return _object(
         {
             "rows": {**many, "items": row},
@@ -82,14 +82,15 @@ def _nested(shape: tuple[int, ...]) -> Json:
     }
 
 
-def _column(column: Column) -> Json:
+def _column(column: Column, fill: bool) -> Json:
     kinds: dict[str, Json] = {
         "number": {"type": "number"},
         "category": {"type": "string", "enum": list(column.values)},
         "date": {"type": "string", "format": "date"},
     }
     kind = kinds[column.kind]
-    return kind if column.missing == "refuse" else {"anyOf": [kind, {"type": "null"}]}
+    missing = fill or column.missing != "refuse"
+    return {"anyOf": [kind, {"type": "null"}]} if missing else kind
 
 
 def _given(description: Description) -> Json:

@@ -100,7 +100,8 @@ def serve_model(model: Classifier, where: Endpoint, say: Callable[[str], None]) 
 
 def application(model: Classifier, where: Endpoint) -> ASGIApp:
     """The ASGI application."""
-    described, origin = document(model.description, MOST_ROWS), model.description.origin
+    origin = model.description.origin
+    described = document(model.description, MOST_ROWS, where.fill)
     alive = {
         "status": "ok",
         "peer": origin.peer,
