@@ -46,10 +46,20 @@ def say(text: str) -> None:
 
 
 def blank_table(
-    columns: Iterable[str], left: Collection[int] = (0,), no_wrap: bool = False
+    columns: Iterable[str],
+    left: Collection[int] = (0,),
+    no_wrap: bool = False,
+    fold: bool = False,
 ) -> Table:
-    """A table without rows; the columns at `left` are text, all others numbers."""
+    """A table without rows; the columns at `left` are text, all others numbers. With `fold`, text
+    that is too long has several lines, and numbers keep to one."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     for at, column in enumerate(columns):
-        table.add_column(column, justify="left" if at in left else "right", no_wrap=no_wrap)
+        text = at in left
+        table.add_column(
+            column,
+            justify="left" if text else "right",
+            no_wrap=no_wrap or (fold and not text),
+            overflow="fold" if fold and text else "ellipsis",
+        )
     return table

@@ -62,6 +62,14 @@ class Result:
         """Round and mean test accuracy, wherever it was measured."""
         return [(r.round, r.accuracy) for r in self.rounds if r.accuracy is not None]
 
+    @cached_property
+    def start(self) -> float | None:
+        """Mean test accuracy of the untrained model over all honest peers; None if it was not
+        measured."""
+        first = [r.accuracy_start for r in self.metrics if r.round == 0 and not r.attacker]
+        known = [value for value in first if value is not None]
+        return sum(known) / len(known) if known else None
+
     @property
     def accuracy(self) -> float:
         """Mean test accuracy over all honest peers in the last round."""
@@ -119,14 +127,15 @@ class Result:
 
     # -- showing -----------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def story(self) -> Story:
         return Story({self.config.label: [self]})
 
     @property
     def table(self) -> Any:
         """One line per round and peer: a pandas DataFrame, or a list of dicts without pandas."""
-        return frame([record.line() for record in self.metrics])
+        lines = [record.line() for record in self.metrics]
+        return frame([{k: v for k, v in line.items() if k != "by_class"} for line in lines])
 
     def figure(self, name: str = "accuracy") -> Figure:
         """A panel of the report as a matplotlib figure: accuracy, bytes, matrix, taken, ..."""

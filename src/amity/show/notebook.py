@@ -85,10 +85,9 @@ def save(
 
 def short_html(story: Story) -> str:
     """The table and the main picture, for a notebook."""
-    from amity.show.figures import accuracy_curves, svg
-    from amity.show.report import references, table
-    from amity.show.summary import summarise
+    from amity.show.curves import accuracy_curves
+    from amity.show.figures import svg
+    from amity.show.report import table
 
-    lines = [summarise(label, runs, story.alone) for label, runs in story.runs.items()]
-    shown = table(lines, references(story.runs), story.said) + svg(accuracy_curves(story.runs))
+    shown = table(story) + svg(accuracy_curves(story.runs))
     return f'<style>{STYLE}</style><div class="amity">{shown}</div>'

@@ -20,7 +20,7 @@ from amity.net.accounts import Privacy, privacy_of
 from amity.net.ops.collect import peers_in, records_of
 from amity.records import EdgeRecord, PeerRecord, TimingRecord
 from amity.show import figures
-from amity.show.page import page, section
+from amity.show.page import framed, page, section
 from amity.store import read_config, read_lines, read_records
 
 
@@ -86,12 +86,12 @@ def _sections(found: Sequence[PeerStory]) -> list[str]:
         section(
             "Accuracy by round",
             "Of each peer, on its own test examples.",
-            figures.svg(_curves(found)),
+            framed(figures.svg(_curves(found)), "Accuracy by round"),
         ),
         section(
             "Who took from whom",
             "Mean weight over all rounds; row: who took.",
-            figures.svg(_matrix(found)),
+            framed(figures.svg(_matrix(found)), "Who took from whom"),
         ),
         _refusals(found),
     ]
@@ -195,8 +195,8 @@ def _matrix(found: Sequence[PeerStory]) -> Figure:
                 )
     figure = Figure(figsize=(1.5 + 0.45 * len(columns), 1.2 + 0.35 * len(rows)))
     axes = figure.subplots()
-    picture = axes.imshow(weights, cmap="Blues", vmin=0, aspect="auto")
+    image = axes.imshow(weights, cmap="Blues", vmin=0, aspect="auto")
     axes.set_xticks(range(len(columns)), columns, rotation=90)
     axes.set_yticks(range(len(rows)), rows)
-    figure.colorbar(picture, ax=axes, label="weight")
+    figure.colorbar(image, ax=axes, label="weight")
     return figure

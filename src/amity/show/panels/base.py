@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from amity.registry import Registry
-from amity.show.page import section
+from amity.show.page import framed, section
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,7 +40,9 @@ class Picture:
         from amity.show.figures import svg
 
         drawn = self.figure(story)
-        return "" if drawn is None else section(self.title, self.note(story), svg(drawn))
+        if drawn is None:
+            return ""
+        return section(self.title, self.note(story), framed(svg(drawn), self.title))
 
 
 panels: Registry[Panel] = Registry("panel", "html", attributes=("order",), home="amity.show.panels")
