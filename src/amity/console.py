@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 
 class ReaderLeft(SystemExit):
@@ -63,3 +64,26 @@ def blank_table(
             overflow="fold" if fold and text else "ellipsis",
         )
     return table
+
+
+def show_grid(head: Sequence[str], lines: Sequence[Sequence[str]], console: Console) -> None:
+    """A table whose first column has the names of the rows. If it is too wide, it is continued
+    below with the columns that are left: nothing is cut. `**bold**` cells are bold."""
+    plain = [[cell.removeprefix("**").removesuffix("**") for cell in line] for line in lines]
+    widths = [max(map(len, column)) for column in zip(head, *plain, strict=True)]
+    name, left = min(widths[0], console.width // 2), list(range(1, len(head)))
+    while left:
+        room, shown = console.width - name - 1, [left.pop(0)]
+        room -= widths[shown[0]] + 2
+        while left and room >= widths[left[0]] + 2:
+            shown.append(left.pop(0))
+            room -= widths[shown[-1]] + 2
+        table = blank_table([head[at] for at in (0, *shown)], fold=True)
+        for line, text in zip(lines, plain, strict=True):
+            table.add_row(
+                *(
+                    Text(text[at], style="bold" if line[at].startswith("**") else "")
+                    for at in (0, *shown)
+                )
+            )
+        console.print(table)

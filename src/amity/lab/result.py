@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from amity.config import Config
 from amity.core import PeerId
+from amity.files import csv_text, write_atomically
 from amity.peer.privacy import statement
 from amity.records import EdgeRecord, PeerRecord, RoundRecord
 from amity.round.build import deal_out, load_data
@@ -141,14 +142,25 @@ class Result:
         """A panel of the report as a matplotlib figure: accuracy, bytes, matrix, taken, ..."""
         return figure_of(self.story, name)
 
-    def save(self, path: str | Path, figure: str = "accuracy") -> Path:
-        """Write a picture (.pdf, .png, .svg), the table (.csv) or the report (.html)."""
-        return save(self.story, Path(path), figure, self._html, lambda: self.table)
+    def save(self, path: str | Path | None = None, figure: str = "accuracy") -> Path:
+        """Write a picture (.pdf, .png, .svg), the table (.csv, .tex) or the report (.html). Without
+        a path, write summary.csv and report.html into the run's own folder. Returns the path that
+        was written (without a path: that of the report)."""
+        if path is not None:
+            return save(self.story, Path(path), figure, self._html, lambda: self.table)
+        rows = [line.as_dict() for line in self.story.lines]
+        write_atomically(self.path / "summary.csv", csv_text(rows).encode())
+        write_atomically(self.path / "report.html", self._html().encode())
+        return self.path / "report.html"
 
     def _html(self) -> str:
         from amity.show.report import run_html
 
-        return run_html(self)
+        if not (self.path / "peers").is_dir():
+            return run_html(self)
+        from amity.net.ops.report import sections
+
+        return run_html(self, sections(self.path))
 
     def _repr_html_(self) -> str:
         return short_html(self.story)

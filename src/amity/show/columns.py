@@ -25,7 +25,8 @@ class Column:
 def _points(value: float | None, half: float | None) -> str:
     if value is None:
         return NONE
-    return f"{100 * value:+.1f}" + ("" if half is None else f" ± {100 * half:.1f}")
+    shown = f"{100 * value:+.1f}".replace("-0.0", "+0.0")
+    return shown + ("" if half is None else f" ± {100 * half:.1f}")
 
 
 def _percent(value: float | None) -> str:

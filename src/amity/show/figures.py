@@ -40,6 +40,7 @@ mpl.rcParams |= {
     "axes.spines.right": False,
     "svg.hashsalt": "amity",
     "svg.fonttype": "none",
+    "pdf.fonttype": 42,
     "figure.max_open_warning": 0,
 }
 

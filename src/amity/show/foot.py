@@ -48,21 +48,21 @@ class Took:
         )
 
 
-def foot(folder: Path, runs: Sequence[Path]) -> str:
-    """Date, command and runtime of the runs in a folder, as HTML."""
+def foot(folder: Path, runs: Sequence[Path], called: str = "runs") -> str:
+    """Date, command and runtime of the runs in a folder, as HTML; `called`: what they are."""
     found = [took for path in runs if (took := Took.read(path)) is not None]
     commands = list(dict.fromkeys(str(line["command"]) for line in read_commands(folder)))
     shown = [html.escape(command) for command in commands if command]
     left = f" and {len(shown) - MOST} more" if len(shown) > MOST else ""
     said = "<br>".join(f"<code>{command}</code>" for command in shown[:MOST])
-    return "<br>".join(part for part in (_when(found), said + left) if part)
+    return "<br>".join(part for part in (_when(found, called), said + left) if part)
 
 
-def _when(found: Sequence[Took]) -> str:
+def _when(found: Sequence[Took], called: str) -> str:
     if not found:
         return ""
     rounds, seconds = sum(one.rounds for one in found), sum(one.seconds for one in found)
-    runs = f"{len(found)} runs, " if len(found) > 1 else ""
+    runs = f"{len(found)} {called}, " if len(found) > 1 else ""
     spent = f"{runs}{rounds} rounds in {duration(seconds)} of computing"
     began, ended = min(one.began for one in found), max(one.ended for one in found)
     if not math.isfinite(began) or not math.isfinite(ended):

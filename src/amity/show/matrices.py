@@ -1,15 +1,14 @@
-"""Pictures that are matrices: who took from whom, who holds what, how well each class is known.
-Each has names on its sides, and a bar that says what its colours mean."""
+"""Who took from whom, and who holds what. A matrix has names on its sides, and a bar that says what
+its colours mean."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
-from matplotlib.patches import Rectangle
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
@@ -147,68 +146,3 @@ def partition_bubbles(friendship: Friendship) -> Figure:
     width = figure.get_figwidth() * 0.775
     name_side(axes, "x", short([names[i] for i in order]), width)
     return figure
-
-
-# -- numbers in colours ----------------------------------------------------------------------------
-
-
-def number_map(
-    rows: Sequence[str],
-    columns: Sequence[str],
-    percent: Array,
-    said: str,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    framed: Sequence[tuple[int, int]] = (),
-    sides: tuple[str, str] = ("", ""),
-) -> Figure:
-    """Percentages by row and column, coloured, with the numbers where there is room. Empty where
-    there is none. `said` stands beside the bar of colours; `framed` cells have a frame."""
-    names = [broken(name, 30) for name in rows]
-    lines = sum(name.count("\n") + 1 for name in names)
-    width = float(np.clip(0.42 * len(columns), 1.2, 9.5))
-    height = float(np.clip(0.2 * lines + 0.1 * len(rows), 0.5, 9.0))
-    figure = Figure(figsize=(width + 2.6, height + 1.0), layout="constrained")
-    axes = figure.subplots()
-    draw_numbers(axes, percent, low, high, room=width / len(columns) >= 0.3 * (len(rows) <= 60))
-    for r, c in framed:
-        frame = Rectangle((c - 0.5, r - 0.5), 1, 1, fill=False, linewidth=1.8, edgecolor="black")
-        frame.set_clip_on(False)
-        axes.add_patch(frame)
-    name_side(axes, "y", names, height)
-    name_side(axes, "x", columns, width)
-    axes.set(ylabel=sides[0], xlabel=sides[1])
-    bar = figure.colorbar(axes.images[0], ax=axes, fraction=0.05, pad=0.02)
-    bar.set_label(said, fontsize=8)
-    bar.ax.tick_params(labelsize=SMALL)
-    bar.outline.set_visible(False)
-    return figure
-
-
-def draw_numbers(
-    axes: Axes, percent: Array, low: float | None, high: float | None, room: bool
-) -> None:
-    """The cells, and their numbers if there is room."""
-    least = float(np.nanmin(percent)) if low is None else low
-    most = float(np.nanmax(percent)) if high is None else high
-    most = max(most, least + 1e-9)
-    axes.imshow(percent, cmap="YlGnBu", vmin=least, vmax=most, aspect="auto")
-    axes.spines[:].set_visible(False)
-    if not room:
-        return
-    for r, c in np.argwhere(np.isfinite(percent)):
-        dark = percent[r, c] > least + 0.55 * (most - least)
-        look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
-        digits = 0 if percent[r, c] >= 99.95 else 1
-        text = f"{percent[r, c]:.{digits}f}"
-        axes.text(c, r, text, color="white" if dark else "black", **look)
-
-
-def recall_map(recalls: Mapping[str, Mapping[int, float]], names: Mapping[int, str]) -> Figure:
-    """Recall by row and class, in percent."""
-    percent = np.array(
-        [[100 * row.get(label, np.nan) for label in names] for row in recalls.values()]
-    )
-    classes, low = list(names.values()), 10 * float(np.floor(np.nanmin(percent) / 10))
-    return number_map(list(recalls), classes, percent, "recall (%)", low=min(low, 90), high=100)

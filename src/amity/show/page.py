@@ -26,6 +26,7 @@ td:first-child,th:first-child{text-align:left}
 tr:nth-child(even){background:var(--stripe)} tr.best td{font-weight:700} td.ref{font-style:italic}
 svg{max-width:max(100%,36rem);height:auto} .bad{color:var(--bad)} details{margin:1em 0}
 pre{background:var(--stripe);padding:1em;overflow:auto;font-size:12px}
+@media(max-width:700px){.numbers td:first-child{white-space:normal;min-width:9em}}
 footer{margin-top:3em;color:var(--faint);font-size:.85em} footer code{white-space:pre-wrap}
 @media(prefers-color-scheme:dark){
 :root{--paper:#1a1a1a;--ink:#e2e2e2;--soft:#c0c0c0;--faint:#9a9a9a;--rule:#777;--stripe:#262626;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,15 +24,17 @@ if TYPE_CHECKING:
     from amity.show.story import Story
 
 
-def table(story: Story) -> str:
-    """The summary: who leads is bold, references are in italics."""
+def table(story: Story, bold: Collection[str] | None = None, said: str | None = None) -> str:
+    """The summary: who leads is bold (or others, if told), references are in italics. Below it
+    stands what may be concluded, or what is `said`."""
+    marked = {story.leader} if bold is None else bold
     columns = columns_of(story.lines, story.said)
     head = "".join(f'<th title="{html.escape(c.tip)}">{html.escape(c.name)}</th>' for c in columns)
     rows = []
     for line in story.lines:
         name, *values = (html.escape(cell) for cell in cells_of(line, columns))
         kind = ' class="ref"' if line.label in story.references else ""
-        best = ' class="best"' if line.label == story.leader else ""
+        best = ' class="best"' if line.label in marked else ""
         rows.append(
             f"<tr{best}><td{kind}>{name}</td>" + "".join(f"<td>{v}</td>" for v in values) + "</tr>"
         )
@@ -47,7 +49,7 @@ def table(story: Story) -> str:
     )
     return (
         f'<div class="wide"><table class="numbers"><tr>{head}</tr>{"".join(rows)}</table></div>'
-        f"{_said(story)}{private}<details><summary>What the columns"
+        f"{_said(story) if said is None else said}{private}<details><summary>What the columns"
         f" mean</summary><ul>{legend}</ul></details>"
     )
 
@@ -116,7 +118,7 @@ def comparison_parts(comparison: Comparison) -> list[str]:
         failed,
         table(story),
         *html_of(story),
-        _details("Config of the first run", story.config),
+        details("Config of the first run", story.config),
     ]
 
 
@@ -131,7 +133,7 @@ def run_html(result: Result, peers: Sequence[str] = ()) -> str:
         table(story),
         *html_of(story),
         *peers,
-        _details("Config", result.config),
+        details("Config", result.config),
         foot=foot(result.path, [result.path]),
     )
 
@@ -141,7 +143,8 @@ def _friend(story: Story) -> str:
     return f"<p>Here a friend is {html.escape(story.said)}.</p>" if story.said else ""
 
 
-def _details(title: str, config: Config) -> str:
+def details(title: str, config: Config) -> str:
+    """The whole config, to be unfolded."""
     text = html.escape(config.to_toml())
     return f"<details><summary>{title}</summary><pre>{text}</pre></details>"
 

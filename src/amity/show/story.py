@@ -14,6 +14,7 @@ from amity.round.build import deal_out, load_data
 from amity.round.truth import Friendship
 from amity.show.classes import classes_of
 from amity.show.summary import Line, by_seed, summarise
+from amity.show.tried import Tries
 from amity.topology import peer_names
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class Story:
     alone: Sequence[Result] = ()
     """Local's runs, if it takes part: what gains are measured against."""
     errors: Mapping[str, str] = field(default_factory=dict)
+    tries: Tries | None = None
+    """Of a sweep: all that was tried. Then the runs are those of the winners."""
 
     @property
     def config(self) -> Config:

@@ -24,6 +24,7 @@ from amity.show.summary import Line
 if TYPE_CHECKING:
     from amity.lab.comparison import Comparison
     from amity.lab.result import Result
+    from amity.lab.tries import Sweep
     from amity.lab.worlds import Worlds
 
 __all__ = [
@@ -34,16 +35,23 @@ __all__ = [
     "say",
     "show_entries",
     "show_run",
+    "show_sweep",
     "show_table",
     "show_worlds",
     "status",
 ]
 
 
+def show_sweep(sweep: Sweep) -> None:
+    """All tries, the chosen ones bold."""
+    story, chosen = sweep.comparison.story, {one.label for one in sweep.best.values()}
+    _print_lines(story.lines, story.references, chosen)
+
+
 def show_table(comparison: Comparison) -> None:
     """All strategies, and who leads."""
     story = comparison.story
-    _print_lines(story.lines, story.references, story.leader)
+    _print_lines(story.lines, story.references, {story.leader})
     if story.standing:
         say(story.standing)
     if friend := story.said:
@@ -53,7 +61,7 @@ def show_table(comparison: Comparison) -> None:
             say(f"* {line.label}: ε is for the training only; it excludes {line.epsilon_excludes}")
 
 
-def _print_lines(lines: Sequence[Line], references: Collection[str], bold: str) -> None:
+def _print_lines(lines: Sequence[Line], references: Collection[str], bold: Collection[str]) -> None:
     """A table with as many columns as there is room for; a name that is too long has several
     lines."""
     every = columns_of(lines)
@@ -62,7 +70,7 @@ def _print_lines(lines: Sequence[Line], references: Collection[str], bold: str) 
     kept = fitting([c.rank for c in every], _widths(every, names, rows), out_console.width)
     table = blank_table([every[at].name for at in kept], fold=True)
     for line, name, row in zip(lines, names, rows, strict=True):
-        style = "bold green" if line.label == bold else "dim" * (line.label in references)
+        style = "bold green" if line.label in bold else "dim" * (line.label in references)
         table.add_row(name, *(row[at] for at in kept[1:]), style=style)
     out_console.print(table)
     if left := [c.name for at, c in enumerate(every) if at not in kept]:
@@ -114,7 +122,7 @@ def show_worlds(worlds: Worlds) -> None:
     for world, story in stories.items():
         if whole > out_console.width:
             out_console.print(f"\n[bold]{escape(world)}[/bold]", soft_wrap=True)
-            _print_lines(story.lines, story.references, story.leader)
+            _print_lines(story.lines, story.references, {story.leader})
         if story.standing:
             say(f"{world}: {story.standing}")
         if friend := story.said:

@@ -48,7 +48,8 @@ class Picture:
 panels: Registry[Panel] = Registry("panel", "html", attributes=("order",), home="amity.show.panels")
 
 
-def html_of(story: Story) -> list[str]:
-    """All panels that have something to show, in their order."""
-    chosen = sorted((entry.build({}) for entry in panels), key=lambda panel: panel.order)
+def html_of(story: Story, since: int = 0, until: int = 1000) -> list[str]:
+    """All panels of these orders that have something to show, in their order."""
+    every = sorted((entry.build({}) for entry in panels), key=lambda panel: panel.order)
+    chosen = [panel for panel in every if since <= panel.order < until]
     return [part for panel in chosen if (part := panel.html(story))]

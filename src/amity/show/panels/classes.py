@@ -8,7 +8,8 @@ from typing import ClassVar
 from matplotlib.figure import Figure
 
 from amity.show.classes import of_runs, recalls, shares
-from amity.show.matrices import recall_map, short
+from amity.show.matrices import short
+from amity.show.number_maps import recall_map
 from amity.show.panels.base import Picture, panels
 from amity.show.story import Story
 
