@@ -4,7 +4,8 @@
     metrics.jsonl                one line per round and peer
     edges.jsonl                  one line per round and peer: who took how much from whom
     rounds.jsonl                 one line per round: the whole network
-    timings.jsonl                wall-clock times, the only file in which two runs differ
+    timings.jsonl                wall-clock times; in these two files alone two runs differ:
+    commands.jsonl               which commands made it, and when
     checkpoint/round-000010.*    .safetensors: models; .json: the commit record, written last
 
 A checkpoint counts only if its commit record is whole and agrees, by SHA-256, with the tensors and
@@ -14,6 +15,7 @@ trusted.
 """
 
 from amity.store.checks import differences, refuse_foreign, refuse_unusable, same_code
+from amity.store.commands import note_command, read_commands
 from amity.store.reading import Commit, commits, read_config, read_lines, read_records
 from amity.store.rundir import Checkpointed, RunDir, finished
 
@@ -24,6 +26,8 @@ __all__ = [
     "commits",
     "differences",
     "finished",
+    "note_command",
+    "read_commands",
     "read_config",
     "read_lines",
     "read_records",
