@@ -357,7 +357,7 @@ def test_words_for_missing_values_and_filling_are_said_on_the_command_line(
     assert "expected true or false, got 'yes'" in call("predict m/peer-00 new.csv fill=yes")[2]
     body = json.dumps({"rows": [{"age": None, "sex": "x"}]}).encode()
     model = open_model(Path("m/peer-00"))
-    with pytest.raises(Unfit, match="column 'age' has no value .* fill=true takes"):
+    with pytest.raises(Unfit, match=r"column 'age' has no value .* fill=true takes"):
         answer(model, body)
     assert len(answer(model, body, fill=True)["predictions"]) == 1
 
