@@ -24,6 +24,7 @@ import amity.reproduce.experiments
 from amity.data.cifar import CIFAR10
 from amity.data.fashionmnist import FASHION
 from amity.data.published import find
+from amity.differences import Difference, paired
 from amity.errors import ConfigError, DataError
 from amity.events import Event, RunDone
 from amity.files import csv_text
@@ -31,7 +32,6 @@ from amity.lab.result import Result
 from amity.reproduce import RunTable, reproduce, tables
 from amity.reproduce.choice import part_of
 from amity.reproduce.design import Design
-from amity.reproduce.differences import Difference, paired
 from amity.reproduce.experiment import Scope
 from amity.reproduce.experiments import NAMES
 from amity.reproduce.experiments.theorem import bound

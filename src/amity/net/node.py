@@ -30,7 +30,7 @@ from amity.net.rounds import Rounds
 from amity.net.setup import Setup
 from amity.net.spending import Spending
 from amity.net.workshop import Workshop
-from amity.store import RunDir
+from amity.store import RunDir, note_command
 
 
 class Node:
@@ -75,6 +75,7 @@ class Node:
         torch.set_num_threads(1)
         config = self.workshop.config
         with self._teller, RunDir.create(self._setup.state, config) as directory:
+            note_command(directory.path)
             if directory.recover(self) >= config.rounds:
                 self._teller.started(config.rounds)
                 return  # all is done, and those who needed it have gone

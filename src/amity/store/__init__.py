@@ -4,7 +4,8 @@
     metrics.jsonl                one line per round and peer
     edges.jsonl                  one line per round and peer: who took how much from whom
     rounds.jsonl                 one line per round: the whole network
-    timings.jsonl                wall-clock times, the only file in which two runs differ
+    timings.jsonl                wall-clock times; in these two files alone two runs differ:
+    commands.jsonl               which commands made it, and when
     checkpoint/round-000010.*    .safetensors: models; .json: the commit record, written last
     best/PEER-000007.safetensors a peer after its best round, where there are validation examples
 
@@ -16,6 +17,7 @@ trusted.
 
 from amity.store.best import best_model, best_records
 from amity.store.checks import differences, refuse_foreign, refuse_unusable, same_code
+from amity.store.commands import note_command, read_commands
 from amity.store.reading import Commit, commits, read_config, read_lines, read_records
 from amity.store.rundir import Checkpointed, RunDir, finished
 
@@ -28,6 +30,8 @@ __all__ = [
     "commits",
     "differences",
     "finished",
+    "note_command",
+    "read_commands",
     "read_config",
     "read_lines",
     "read_records",
