@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -30,7 +30,7 @@ from amity.net.rounds import Rounds
 from amity.net.setup import Setup
 from amity.net.spending import Spending
 from amity.net.workshop import Workshop
-from amity.store import RunDir
+from amity.store import RunDir, note_command
 
 
 class Node:
@@ -77,6 +77,7 @@ class Node:
         with self._teller, RunDir.create(self._setup.state, config) as directory:
             if self.workshop.meaning is not None:
                 directory.same_data(self.workshop.meaning)
+            note_command(directory.path)
             if directory.recover(self) >= config.rounds:
                 self._teller.started(config.rounds)
                 return  # all is done, and those who needed it have gone
@@ -113,6 +114,7 @@ class Node:
             done = rounds.play(now, self.memory)
             self.memory, self.next_round = done.memory, now.round + 1
             directory.append(done.report)
+            directory.keep_best(done.report, self)
             directory.checkpoint(self)
             online.audit.flush()
             self._teller.round(done.report)
@@ -137,8 +139,11 @@ class Node:
     def names(self) -> tuple[PeerId, ...]:
         return (self.me,)
 
-    def snapshots(self) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
-        yield self.me, dict(self.workshop.peer.snapshot())
+    def snapshots(
+        self, names: Collection[PeerId] | None = None
+    ) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
+        if names is None or self.me in names:
+            yield self.me, dict(self.workshop.peer.snapshot())
 
     @property
     def memories(self) -> dict[PeerId, Any]:

@@ -5,8 +5,10 @@
     metrics.jsonl                one line per round and peer
     edges.jsonl                  one line per round and peer: who took how much from whom
     rounds.jsonl                 one line per round: the whole network
-    timings.jsonl                wall-clock times, the only file in which two runs differ
+    timings.jsonl                wall-clock times; in these two files alone two runs differ:
+    commands.jsonl               which commands made it, and when
     checkpoint/round-000010.*    .safetensors: models; .json: the commit record, written last
+    best/PEER-000007.safetensors a peer after its best round, where there are validation examples
 
 A checkpoint counts only if its commit record is whole and agrees, by SHA-256, with the tensors and
 with the lines written so far. `recover` takes the newest such record and cuts the line files back
@@ -14,7 +16,9 @@ to it. So torn lines, half-written checkpoints and anything after a kill are rep
 trusted.
 """
 
+from amity.store.best import best_model, best_records
 from amity.store.checks import differences, refuse_foreign, refuse_unusable, same_code
+from amity.store.commands import note_command, read_commands
 from amity.store.reading import Commit, commits, read_config, read_lines, read_records, schema_of
 from amity.store.rundir import Checkpointed, RunDir, finished
 
@@ -22,9 +26,13 @@ __all__ = [
     "Checkpointed",
     "Commit",
     "RunDir",
+    "best_model",
+    "best_records",
     "commits",
     "differences",
     "finished",
+    "note_command",
+    "read_commands",
     "read_config",
     "read_lines",
     "read_records",
