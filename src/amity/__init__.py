@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     )
     from amity.lab.compare import compare
     from amity.lab.comparison import Comparison
+    from amity.lab.figures import export_figures
     from amity.lab.result import Result
     from amity.lab.run import resume, run
     from amity.lab.swarm import swarm
@@ -98,6 +99,7 @@ RUNNING = {
     "amity.lab.worlds": ("compare_worlds", "Worlds"),
     "amity.lab.result": ("Result",),
     "amity.lab.comparison": ("Comparison",),
+    "amity.lab.figures": ("export_figures",),
     "amity.config": ("Config", "load"),
     "amity.errors": ("AmityError",),
 }
@@ -211,6 +213,7 @@ __all__ = [
     "compare",
     "compare_worlds",
     "datasets",
+    "export_figures",
     "load",
     "partitions",
     "resume",
