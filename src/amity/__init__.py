@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     )
     from amity.lab.compare import compare
     from amity.lab.comparison import Comparison
+    from amity.lab.export import export
     from amity.lab.figures import export_figures
     from amity.lab.result import Result
     from amity.lab.run import resume, run
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from amity.peer.proxy import CardSpec
     from amity.peer.trials import Agreement, Alone
     from amity.records import PeerRecord, Report, RoundRecord
+    from amity.use.prediction import predict
 
 RUNNING = {
     "amity.lab.run": ("run", "resume"),
@@ -99,6 +101,8 @@ RUNNING = {
     "amity.lab.worlds": ("compare_worlds", "Worlds"),
     "amity.lab.result": ("Result",),
     "amity.lab.comparison": ("Comparison",),
+    "amity.lab.export": ("export",),
+    "amity.use.prediction": ("predict",),
     "amity.lab.figures": ("export_figures",),
     "amity.config": ("Config", "load"),
     "amity.errors": ("AmityError",),
@@ -213,9 +217,11 @@ __all__ = [
     "compare",
     "compare_worlds",
     "datasets",
+    "export",
     "export_figures",
     "load",
     "partitions",
+    "predict",
     "resume",
     "run",
     "shifts",

@@ -8,7 +8,6 @@ that lower layers gave to the old entry are dropped.
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,8 @@ from amity.config.schema import SILENT, Config
 from amity.config.sections import PARTS, SCALARS, SECTIONS
 from amity.config.words import parse
 from amity.data.shift import Grouping
-from amity.errors import ConfigError, brief, unknown
+from amity.errors import ConfigError, unknown
+from amity.toml import read_toml
 
 
 def load(
@@ -37,16 +37,6 @@ ASIDE = ("sinks",)
 def read_run(file: str | Path) -> dict[str, Any]:
     """The keys of a file that belong to the run itself."""
     return {key: value for key, value in read_toml(file).items() if key not in ASIDE}
-
-
-def read_toml(file: str | Path) -> dict[str, Any]:
-    try:
-        with open(file, "rb") as stream:
-            return tomllib.load(stream)
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read ({error.strerror})") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{file}: is not valid TOML ({brief(error)})") from None
 
 
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,6 +106,7 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
     for key in given:
         if key not in known:
             raise ConfigError(unknown("key", key, known))
+    given |= {key: _by_path(key, given[key]) for key in SECTIONS if "path" in given.get(key, {})}
     merged = _merge(_suits(given.get("data", {})), given)
     _check_silent(merged)
     values: dict[str, Any] = {
@@ -125,6 +116,19 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
     values |= {key: single(key, merged[key]) for key in SCALARS if key in merged}
     values["stages"] = stages.pick_stages(stages.given(merged.get("stages", {})))
     return _held_out(_grouped(Config(**values)))
+
+
+def _by_path(key: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`data.path=a.csv` says what it is, as `data=a.csv` does."""
+    if "name" in options:
+        return options
+    found = SECTIONS[key].read(str(options["path"]))
+    if found is None:
+        raise ConfigError(
+            f"{key}.path: cannot tell what {options['path']!r} is; expected an existing folder, or"
+            f" a file .csv, .parquet or .npz (or say {key}=NAME)"
+        )
+    return {**found, **options}
 
 
 def _suits(data: Mapping[str, Any]) -> Mapping[str, Any]:
