@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from amity.lab.compare import compare
     from amity.lab.comparison import Comparison
     from amity.lab.export import export
+    from amity.lab.figures import export_figures
     from amity.lab.result import Result
     from amity.lab.run import resume, run
     from amity.lab.swarm import swarm
@@ -102,6 +103,7 @@ RUNNING = {
     "amity.lab.comparison": ("Comparison",),
     "amity.lab.export": ("export",),
     "amity.use.prediction": ("predict",),
+    "amity.lab.figures": ("export_figures",),
     "amity.config": ("Config", "load"),
     "amity.errors": ("AmityError",),
 }
@@ -216,6 +218,7 @@ __all__ = [
     "compare_worlds",
     "datasets",
     "export",
+    "export_figures",
     "load",
     "partitions",
     "predict",
