@@ -62,7 +62,10 @@ def _read_csv(path: Path, na: Sequence[str], text: Sequence[str]) -> Frame:
         first = stream.readline()
         separator = "," if "," in first else next((s for s in SEPARATORS if s in first), ",")
         stream.seek(0)
-        header = next(csv.reader(stream, delimiter=separator), [])
+        records = csv.reader(stream, delimiter=separator)
+        header, row = next(records, []), next(records, [])
+    if len(row) > len(header):  # pandas would take the first column for an index
+        raise DataError(f"{path}: its rows have more values than its first line has names")
     frame = pd.read_csv(
         path,
         sep=separator,
@@ -70,8 +73,6 @@ def _read_csv(path: Path, na: Sequence[str], text: Sequence[str]) -> Frame:
         dtype={name: str for name in header if name.strip() in text},
         low_memory=False,
     )
-    if not isinstance(frame.index, pd.RangeIndex):
-        raise DataError(f"{path}: its rows have more values than its first line has names")
     notes = [f"values are separated by {SEPARATORS[separator]}"] if separator != "," else []
     nameless = [name for name, said in zip(frame.columns, header, strict=True) if not said.strip()]
     if nameless:

@@ -75,6 +75,8 @@ class Node:
         torch.set_num_threads(1)
         config = self.workshop.config
         with self._teller, RunDir.create(self._setup.state, config) as directory:
+            if self.workshop.meaning is not None:
+                directory.same_data(self.workshop.meaning)
             note_command(directory.path)
             if directory.recover(self) >= config.rounds:
                 self._teller.started(config.rounds)

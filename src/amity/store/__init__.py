@@ -1,6 +1,7 @@
 """A run is a directory.
 
     config.toml                  the resolved config
+    schema.json                  of one's own data: what inputs and classes mean
     metrics.jsonl                one line per round and peer
     edges.jsonl                  one line per round and peer: who took how much from whom
     rounds.jsonl                 one line per round: the whole network
@@ -18,7 +19,7 @@ trusted.
 from amity.store.best import best_model, best_records
 from amity.store.checks import differences, refuse_foreign, refuse_unusable, same_code
 from amity.store.commands import note_command, read_commands
-from amity.store.reading import Commit, commits, read_config, read_lines, read_records
+from amity.store.reading import Commit, commits, read_config, read_lines, read_records, schema_of
 from amity.store.rundir import Checkpointed, RunDir, finished
 
 __all__ = [
@@ -38,4 +39,5 @@ __all__ = [
     "refuse_foreign",
     "refuse_unusable",
     "same_code",
+    "schema_of",
 ]
