@@ -17,7 +17,7 @@ from amity.console import blank_table, complain, err_console, out_console, say, 
 from amity.core import Reference
 from amity.errors import ConfigError, unknown
 from amity.registry import Entry, Registry
-from amity.show.columns import Column, cells_of, columns_of
+from amity.show.columns import Shown, cells_of, columns_of
 from amity.show.decisions import last_round_said
 from amity.show.summary import Line
 
@@ -81,9 +81,7 @@ def _named(label: str, references: Collection[str]) -> str:
     return label + " (reference)" * (label in references)
 
 
-def _widths(
-    columns: Sequence[Column], names: Sequence[str], rows: Sequence[list[str]]
-) -> list[int]:
+def _widths(columns: Sequence[Shown], names: Sequence[str], rows: Sequence[list[str]]) -> list[int]:
     """What each column takes, with its space to the next; a long name takes a part of its own."""
     first = min(max(map(len, names)), NAME)
     cells = [[column.name, *(row[at] for row in rows)] for at, column in enumerate(columns)]
