@@ -34,6 +34,7 @@ from typing import (
 import numpy as np
 
 from amity.lazy import torch
+from amity.registry.shape import no_yield
 from amity.rng import rng
 
 if TYPE_CHECKING:
@@ -295,6 +296,8 @@ class Method(Protocol):
 
 def advance(plan: Plan, answers: Answers | None = None) -> Ask | Decision:
     """Send a plan its answers (None at the start). Returns its next ask or its decision."""
+    if not isinstance(plan, Generator):
+        raise TypeError(no_yield("decide"))
     try:
         return next(plan) if answers is None else plan.send(answers)
     except StopIteration as stop:

@@ -131,8 +131,7 @@ def sweep(words: Words = None) -> None:
 
 def _grid(names: Sequence[str], values: Mapping[str, Any]) -> Grid:
     """Keys with several values, and those of one strategy alone."""
-    from amity.config import scalar, split_list
-    from amity.lab.compare import strategy_name
+    from amity.config import scalar, split_list, strategy_name
 
     several = {k: v for k, v in values.items() if isinstance(v, str) and "," in v and k != "stages"}
     grid = {k: [scalar(part) for part in split_list(v)] for k, v in several.items()}

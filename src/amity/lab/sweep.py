@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from amity.config import Config
+from amity.config import Config, strategy_name
 from amity.core import Strategy
 from amity.errors import ConfigError
 from amity.lab.cells import Cell
@@ -20,7 +20,6 @@ from amity.lab.compare import (
     collect,
     parse_spec,
     slug,
-    strategy_name,
     unseen,
     with_layer,
 )
