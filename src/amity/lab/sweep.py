@@ -139,6 +139,11 @@ def choose_tries(strategies: Sequence[str], grid: Grid, budget: int, seed: int) 
     """
     _check_grid(strategies, grid)
     spaces = _spaces(strategies, grid)
+    if max(map(len, spaces.values())) == 1:
+        raise ConfigError(
+            "sweep: there is no grid; give a key several values, as in train.lr=0.01,0.1"
+            " (strategies beside each other: `amity compare`)"
+        )
     smallest = min(len(space) for space in spaces.values())
     if budget > smallest:
         raise ConfigError(
