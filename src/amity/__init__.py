@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         START,
         Answers,
         Ask,
+        Band,
         Card,
         Context,
         Decision,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         State,
         Stats,
         Strategy,
+        Traffic,
         Training,
         View,
         chain,
@@ -104,7 +106,7 @@ RUNNING = {
 STRATEGY_KIT = {
     "amity.core": (
         *("Ask", "Answers", "Card", "Decision", "PeerId", "Plan", "Reference", "Row", "START"),
-        *("Explains", "Strategy", "View", "chain", "spread", "taken_from"),
+        *("Explains", "Strategy", "View", "chain", "spread", "taken_from", "Traffic", "Band"),
     ),
     "amity.facts": (
         *("Cosine", "Degree", "Distance", "Distances", "Fact", "Groups", "Labels", "Likeness"),
@@ -147,6 +149,7 @@ __all__ = [
     "AmityError",
     "Answers",
     "Ask",
+    "Band",
     "Card",
     "CardSpec",
     "Cardless",
@@ -200,6 +203,7 @@ __all__ = [
     "Stats",
     "Strategy",
     "Sweep",
+    "Traffic",
     "Training",
     "View",
     "Visit",

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from amity.choosing import finite, sample, ties
-from amity.core import Answers, Ask, Decision, PeerId, Plan, Row, View, spread
+from amity.core import Answers, Ask, Band, Decision, PeerId, Plan, Row, Traffic, View, spread
 from amity.facts import Loss, Losses, Probe, Pull, Reading, Reported, Similarity, Visit
 from amity.peer.proxy import Bits, CardSpec, ProxyName
 from amity.registry import QUIET
@@ -184,10 +184,27 @@ class Afind:
     def _threshold(self) -> confidence.Threshold:
         return self.threshold if "ii" in self.ablation.split("+") else "fixed_k"
 
-    def pulls(self, neighbours: int) -> float:
-        taken = min(self.k, neighbours) if self._threshold == "fixed_k" else neighbours / 3
-        taken = min(taken, self.max_neighbours or taken) + self.explore
-        return 2 * taken if self.protocol == "visit" else taken
+    def pulls(self, neighbours: int) -> Traffic:
+        """Whom the threshold admits is not known beforehand. A probe or a visit costs the one who
+        is asked a model."""
+        n, taken = neighbours, self._taken(neighbours)
+        looks = {"all": n, "every": n / self.reprobe_every, "coreset": 0.0}[self.reprobe]
+        if self.protocol == "visit" or self.card.kind.at_asker:
+            cards = Band(max(looks, taken.least), looks + taken.most)
+            sent = Band(cards.least, min(n, cards.most))
+            return Traffic(Band(taken.least + sent.least, taken.most + sent.most), cards)
+        if self.reprobe == "all":
+            return Traffic(taken)
+        return Traffic(taken, Band(max(looks, taken.least), min(n, looks + taken.most)))
+
+    def _taken(self, neighbours: int) -> Band:
+        """From how few to how many are taken in a round."""
+        most = min(neighbours, self.max_neighbours or neighbours)
+        least = min(self.min_neighbours, most)
+        if self._threshold == "fixed_k":
+            most = min(self.k, most)
+            least = most if self.min_similarity == -1 else min(least, most)
+        return Band(min(neighbours, least + self.explore), min(neighbours, most + self.explore))
 
     # -- the plan ----------------------------------------------------------------------------------
 

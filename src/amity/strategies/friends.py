@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from amity.core import Answers, Ask, Decision, PeerId, Plan, Row, View, spread
+from amity.core import Answers, Ask, Band, Decision, PeerId, Plan, Row, Traffic, View, spread
 from amity.facts import Distance, Likeness, Pull
 from amity.peer.proxy import CardSpec, ProxyName
 from amity.peer.trials import Agreement, Alone, Skill
@@ -101,8 +101,9 @@ class Friends:
     def card(self) -> CardSpec:
         return CardSpec(self.proxy, self.sketch, bits=16, shrink=4, once=True)
 
-    def pulls(self, neighbours: int) -> float:
-        return min(self.k, neighbours)
+    def pulls(self, neighbours: int) -> Traffic:
+        """Nobody for who stays alone."""
+        return Traffic(Band(0, min(self.k, neighbours)))
 
     # -- the plan ----------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from amity.choosing import Cardless
-from amity.core import Ask, Decision, PeerId, Plan, Reference, Row, View, spread
+from amity.core import Ask, Band, Decision, PeerId, Plan, Reference, Row, Traffic, View, spread
 from amity.facts import Groups, Labels, Pull
 from amity.strategies.registry import strategies
 
@@ -47,5 +47,5 @@ class Oracle(Cardless, Reference):
         arrived = yield Ask(Pull(), friends)
         return Decision(spread({view.me: 1.0} | {j: alike[j] for j in arrived}), scores=alike)
 
-    def pulls(self, neighbours: int) -> float:
-        return neighbours / 3
+    def pulls(self, neighbours: int) -> Traffic:
+        return Traffic(Band(0, neighbours))
