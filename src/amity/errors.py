@@ -117,11 +117,11 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     return f"unknown {kind} {name!r}; {remedy}"
 
 
-def near(name: str, known: Iterable[str]) -> str:
-    """The name that is most like another; empty if none is so like it that it may have been
-    meant."""
+def near(name: str, known: Iterable[str], least: float = 0.65) -> str:
+    """The name that is most like another; empty if none is so like it (by `least`) that it may have
+    been meant."""
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.65)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=least)
     longer = [one for one in known if len(name) > 2 and one.startswith(name)]
     return next(iter([*close, *longer]), "")
 

@@ -203,15 +203,23 @@ def predict(
 
 
 def list_entries(
-    kind: Annotated[str, typer.Argument(help="One kind only, such as `strategy`.")] = "",
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="A part (`strategy`, `train`), an entry (`strategy.afind+`), an option."
+        ),
+    ] = "",
 ) -> None:
     """Show strategies, methods, datasets, partitions, shifts, topologies, models and so on with
-    their options."""
-    from amity.peer.proxies import proxies
-    from amity.show.terminal import show_entries
-    from amity.sinks import sinks
+    their options. `amity list strategy.afind+` and `amity list train` say what each option
+    means."""
+    from amity.lab.catalogue import kinds
+    from amity.show.listing import show_all, show_some
 
-    show_entries(kind, proxies=proxies, sinks=sinks)
+    if what:
+        show_some(what, kinds())
+    else:
+        show_all(kinds())
 
 
 # -- helpers ---------------------------------------------------------------------------------------

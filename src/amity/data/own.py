@@ -31,7 +31,9 @@ class Arrays:
     group."""
 
     path: str = ""
+    """Where it is."""
     test_share: Fraction = 0.2
+    """Share of the examples that is set aside for testing, where the data does not say which."""
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "mlp"}}
 
@@ -57,9 +59,13 @@ class Images:
     folders."""
 
     path: str = ""
+    """Where it is."""
     size: Annotated[int, Field(ge=1)] = 32
+    """Pixels of a side: all images are brought to this size."""
     grey: bool = False
+    """Whether colours are given up."""
     test_share: Fraction = 0.2
+    """Share of the examples that is set aside for testing, where the data does not say which."""
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "fedavg_cnn"}}
 
@@ -77,13 +83,19 @@ class Table:
     columns, and numbers."""
 
     path: str = ""
+    """Where it is."""
     label: str = "label"
+    """The column with the classes."""
     peer: str = ""
+    """The column that says whose an example is; empty: there is none."""
     split: str = ""
+    """The column that says `train` or `test`; empty: there is none."""
     drop: str = ""
     """Columns that are no features, separated by commas."""
     test_share: Fraction = 0.2
+    """Share of the examples that is set aside for testing, where the data does not say which."""
     group: str | None = None
+    """The column with the hidden group of a peer; empty: there is none."""
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "mlp"}}
 

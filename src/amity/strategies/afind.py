@@ -145,28 +145,57 @@ class Afind:
     """
 
     proxy: ProxyName = "grad"
+    """φ, what cards show of a peer's data: `amity list proxies`, or your own, `mine.py:Class`."""
     sketch: Annotated[int, Field(ge=0)] = 1024
+    """Numbers on a card, to which φ is compressed; 0: all of φ."""
     bits: Bits = field(default=32, metadata=QUIET)
+    """Bits of a number on a card: 1 shows the sign alone."""
     average: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """How much of the similarities of earlier rounds is kept: s̄ ← a·s̄ + (1 − a)·s; 0 forgets."""
     upsilon: Annotated[float, Field(gt=0)] | Literal["auto"] = 0.1
+    """υ, the temperature of p: towards 0 only the most similar counts, towards ∞ all are equal;
+    `auto` is half the standard deviation of the similarities."""
     threshold: confidence.Threshold = "normalised"
+    """How the threshold θ follows from the similarities; `fixed_k` takes the k most probable
+    instead."""
     entropy_over: Literal["neighbours", "coreset"] = "neighbours"
+    """Over whom the entropy h is: all in reach, or those taken last."""
     tau: Annotated[float, Field(gt=0)] = 0.5
+    """τ, factor on the threshold: towards 0 everyone is taken, above 2 perhaps nobody."""
     k: Annotated[int, Field(ge=1)] = 10
+    """Neighbours taken with threshold=fixed_k, or with ablation=i."""
     reprobe: Literal["coreset", "every", "all"] = "every"
+    """Whose cards are looked at: those taken (`coreset`), everyone from time to time (`every`), or
+    everyone in every round before the choice (`all`)."""
     reprobe_every: Annotated[int, Field(ge=1)] = 10
+    """Rounds between two looks at everyone, with reprobe=every."""
     loss_side: Literal["neighbour", "requester"] = "neighbour"
+    """Whose loss weighs: j's own on its data (`neighbour`), or that of j's model on mine
+    (`requester`)."""
     gamma: Annotated[float, Field(ge=0, le=1)] = 0.9
+    """γ, share of the loss before training in the smoothed loss; 1: nothing else counts."""
     smoothing: Literal["round", "across"] = "round"
+    """What the loss after training is smoothed with: that of the round's start (`round`), or that
+    of earlier rounds (`across`)."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
+    """T of the weights exp(−loss/T): towards ∞ all weigh the same."""
     include_self: bool = True
+    """Whether my own model is part of my average, if four or more neighbours are."""
     min_neighbours: Annotated[int, Field(ge=0)] = 0
+    """At least so many are taken, the most probable first."""
     max_neighbours: Annotated[int, Field(ge=0)] = 0
+    """At most so many are taken; 0: any number."""
     cut: Literal["top", "draw"] = "top"
+    """Who stays if too many are admitted: the most probable (`top`), or a draw by p (`draw`)."""
     explore: Annotated[int, Field(ge=0)] = 0
+    """So many of the others are taken besides in every round, at random."""
     min_similarity: Annotated[float, Field(ge=-1, le=1)] = -1.0
+    """Who is less similar is never taken; −1: nobody is left out."""
     protocol: Literal["exchange", "visit"] = "exchange"
+    """`exchange`: everyone trains its own model and others pull it. `visit`: every neighbour trains
+    a copy of mine (Algorithm 1 to the letter; costs much more)."""
     ablation: Literal["i", "i+ii", "i+ii+iii"] = "i+ii+iii"
+    """The parts that are in use, as in Table 2: (i) similarity, (ii) threshold, (iii) weights."""
 
     def __post_init__(self) -> None:
         if self.protocol == "visit" and not self.card.kind.probed:

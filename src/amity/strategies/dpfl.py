@@ -50,7 +50,9 @@ class Dpfl(Cardless):
     held_out: ClassVar[float] = HELD_OUT
 
     k: Annotated[int, Field(ge=1)] = 10
+    """At most so many neighbours are taken."""
     every: Annotated[int, Field(ge=0)] = 10
+    """Rounds between two searches among everyone; 0: only the first."""
 
     def decide(self, view: View, row: Row) -> Plan:
         found = view.memory.get("found")

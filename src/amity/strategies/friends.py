@@ -88,8 +88,11 @@ class Friends:
     """
 
     k: Annotated[int, Field(ge=0)] = 5
+    """Models that are taken in a round; 0 is training alone."""
     sketch: Annotated[int, Field(ge=0)] = 1024
+    """Numbers on a card, at most: small models have smaller cards; 0: all of φ."""
     proxy: ProxyName = "twins"
+    """What cards show, in two halves: `twins`, or `twins_body` of the body alone."""
 
     def __post_init__(self) -> None:
         if self.card.kind.parts != 2:

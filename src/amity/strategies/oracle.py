@@ -28,7 +28,9 @@ class Oracle(Cardless, Reference):
     """
 
     least: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """In a world without groups: who overlaps with my labels by less is no friend."""
     by: Literal["labels"] | None = None
+    """`labels`: goes by labels in worlds with groups too."""
 
     def decide(self, view: View, row: Row) -> Plan:
         everyone = (view.me, *view.neighbours)

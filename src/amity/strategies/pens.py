@@ -37,9 +37,13 @@ class Pens(Cardless):
     """
 
     sampled: Annotated[int, Field(ge=1)] = 10
+    """Neighbours whose models are tried in a round of the first phase."""
     top: Annotated[int, Field(ge=1)] = 2
+    """How many of those tried are taken."""
     k: Annotated[int, Field(ge=0)] = 10
+    """Neighbours taken in a round of the second phase."""
     first_phase: Annotated[float, Field(ge=0, le=1)] = 0.4
+    """Share of all rounds that is the first phase; 0 is Gossip."""
 
     def decide(self, view: View, row: Row) -> Plan:
         if view.round < math.ceil(self.first_phase * view.rounds):
