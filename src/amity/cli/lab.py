@@ -217,9 +217,9 @@ def list_entries(
     from amity.show.listing import show_all, show_some
 
     if what:
-        show_some(what, kinds())
+        show_some(what, kinds(peer=what.partition(".")[0] == "peer"))
     else:
-        show_all(kinds())
+        show_all(kinds(peer=False))
 
 
 # -- helpers ---------------------------------------------------------------------------------------

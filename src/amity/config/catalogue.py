@@ -1,6 +1,6 @@
 """Every key of a run with its type, default, range and meaning, from the typed classes themselves.
 
-`run_options` is the whole list. `Kind` is a part of it, as people look it up: `strategy`, `train`.
+`run_options` is the whole list. `Chapter` is a part of it, as people look it up: `strategy`, `train`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PRESET = "Values for all options at once; an option that is given wins."
 
 
 @dataclass(frozen=True)
-class Kind:
+class Chapter:
     """Options that belong together: a section with entries to choose from, or plain options."""
 
     name: str
@@ -68,16 +68,16 @@ class Kind:
             yield from self.of_entry(entry)
 
 
-def kinds() -> list[Kind]:
+def kinds() -> list[Chapter]:
     """All parts of a config that have options below them."""
     about = meanings(Config)
     sections = [
-        Kind(key, about[key], section.registry, section.common, section.default)
+        Chapter(key, about[key], section.registry, section.common, section.default)
         for key, section in SECTIONS.items()
     ]
-    stages = Kind("stages", about["stages"], STAGE.registry, form="{kind}.{entry}.{option}")
+    stages = Chapter("stages", about["stages"], STAGE.registry, form="{kind}.{entry}.{option}")
     parts = [
-        Kind(key, " ".join((cls.__doc__ or "").partition("\n\n")[0].split()), always=cls)
+        Chapter(key, " ".join((cls.__doc__ or "").partition("\n\n")[0].split()), always=cls)
         for key, cls in PARTS.items()
     ]
     return [*sections, stages, *parts]

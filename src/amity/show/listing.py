@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
-from amity.config.catalogue import Kind, scalars
+from amity.config.catalogue import Chapter, scalars
 from amity.console import out_console, say
 from amity.core import Reference
 from amity.errors import ConfigError, near, unknown
@@ -19,7 +19,7 @@ from amity.registry import Entry, Option
 MORE = "what they mean: amity list strategy.afind+, amity list train, amity list train.lr"
 
 
-def show_all(kinds: Sequence[Kind]) -> None:
+def show_all(kinds: Sequence[Chapter]) -> None:
     """Every kind with its entries, and the plain options."""
     for kind in kinds:
         if kind.registry is not None:
@@ -33,7 +33,7 @@ def show_all(kinds: Sequence[Kind]) -> None:
     say(f"\n{MORE}")
 
 
-def show_some(what: str, kinds: Sequence[Kind]) -> None:
+def show_some(what: str, kinds: Sequence[Chapter]) -> None:
     """A kind (`strategy`, `train`), an entry (`strategy.afind+`, `gossip`), or options (`train.lr`,
     `tau`)."""
     for shown in _shown(what, kinds):
@@ -42,7 +42,7 @@ def show_some(what: str, kinds: Sequence[Kind]) -> None:
     raise ConfigError(_nothing(what, kinds))
 
 
-def _shown(what: str, kinds: Sequence[Kind]) -> Iterator[Callable[[], None]]:
+def _shown(what: str, kinds: Sequence[Chapter]) -> Iterator[Callable[[], None]]:
     """What may be meant, the likeliest first."""
     every = [*scalars(), *(option for kind in kinds for option in kind.options())]
     yield from (partial(_show_part, kind) for kind in kinds if kind.name == what)
@@ -61,7 +61,7 @@ def _shown(what: str, kinds: Sequence[Kind]) -> Iterator[Callable[[], None]]:
 # -- what is meant ---------------------------------------------------------------------------------
 
 
-def _entries_of(what: str, kinds: Sequence[Kind]) -> Iterator[tuple[Kind, Entry[Any]]]:
+def _entries_of(what: str, kinds: Sequence[Chapter]) -> Iterator[tuple[Chapter, Entry[Any]]]:
     """All entries of a name, of one kind or of any; also a class of one's own."""
     for kind in kinds:
         name = what.removeprefix(f"{kind.name}.").removeprefix(f"{kind.name}=")
@@ -69,7 +69,7 @@ def _entries_of(what: str, kinds: Sequence[Kind]) -> Iterator[tuple[Kind, Entry[
             yield kind, kind.registry[name]
 
 
-def _nothing(what: str, kinds: Sequence[Kind]) -> str:
+def _nothing(what: str, kinds: Sequence[Chapter]) -> str:
     entries = [f"{kind.name}.{entry.name}" for kind in kinds for entry in kind.entries()]
     bare = [entry.partition(".")[2] for entry in entries]
     close = near(what, entries, 0.8) or near(what, bare, 0.8)
@@ -79,7 +79,7 @@ def _nothing(what: str, kinds: Sequence[Kind]) -> str:
 # -- how it looks ----------------------------------------------------------------------------------
 
 
-def _show_part(kind: Kind) -> None:
+def _show_part(kind: Chapter) -> None:
     """A kind: its entries, or what its options mean where it has none."""
     if kind.registry is not None:
         _show_kind(kind)
@@ -90,7 +90,7 @@ def _show_part(kind: Kind) -> None:
         _explain(kind.of_any())
 
 
-def _show_kind(kind: Kind) -> None:
+def _show_kind(kind: Chapter) -> None:
     """Its entries with their options, in short."""
     out_console.print(f"\n[bold]{kind.key}=[/bold]  [dim]{escape(kind.about)}[/dim]")
     for entry in kind.entries():
@@ -101,7 +101,7 @@ def _show_kind(kind: Kind) -> None:
         _wrapped(f"with any of them: {_short(kind.of_any(), whole=False)}", 2)
 
 
-def _show_entries(entries: Iterable[tuple[Kind, Entry[Any]]]) -> None:
+def _show_entries(entries: Iterable[tuple[Chapter, Entry[Any]]]) -> None:
     """Entries, with what each option means."""
     for kind, entry in entries:
         out_console.print(f"[bold]{kind.key}=[/bold]{_headline(entry, 0)}", soft_wrap=True)
