@@ -1,6 +1,6 @@
 """Every key of a run with its type, default, range and meaning, from the typed classes themselves.
 
-`run_options` is the whole list. `Chapter` is a part of it, as people look it up: `strategy`, `train`.
+`run_options` is the whole list. A `Chapter` is a part of it, as people look it up: `train`.
 """
 
 from __future__ import annotations
