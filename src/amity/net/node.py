@@ -74,7 +74,7 @@ class Node:
         # of this thread: it may be another than the one that made the node
         torch.set_num_threads(1)
         config = self.workshop.config
-        with self._teller, RunDir.create(self._setup.state, config) as directory:
+        with self._teller, RunDir.create(self._setup.state, config, "peer") as directory:
             if directory.recover(self) >= config.rounds:
                 self._teller.started(config.rounds)
                 return  # all is done, and those who needed it have gone

@@ -14,20 +14,25 @@ trusted.
 """
 
 from amity.store.checks import differences, refuse_foreign, refuse_unusable, same_code
+from amity.store.owner import Owner, how_to_go_on, owner_of, refuse_others
 from amity.store.reading import Commit, commits, read_config, read_lines, read_records
 from amity.store.rundir import Checkpointed, RunDir, finished
 
 __all__ = [
     "Checkpointed",
     "Commit",
+    "Owner",
     "RunDir",
     "commits",
     "differences",
     "finished",
+    "how_to_go_on",
+    "owner_of",
     "read_config",
     "read_lines",
     "read_records",
     "refuse_foreign",
+    "refuse_others",
     "refuse_unusable",
     "same_code",
 ]

@@ -15,10 +15,11 @@ from amity.config import Config, load
 from amity.errors import RunDirError
 from amity.learn.tensors import Archive, digest_of
 from amity.records import Record
+from amity.store.owner import OWNER, how_to_go_on, refuse_others
 
 CODE = "code.json"
 """Files of your own classes, with their digests."""
-BEFORE = (".lock", "checkpoint", CODE)
+BEFORE = (".lock", "checkpoint", CODE, OWNER)
 """What may be there before config.toml is."""
 LINES = ("metrics.jsonl", "edges.jsonl", "rounds.jsonl")
 
@@ -82,6 +83,7 @@ def read_config(path: Path) -> Config:
             f"{path}: holds a comparison, not a run; repeat its command with out={path} to go on"
         )
     if not (path / "config.toml").is_file():
+        refuse_others(path, "simulation")
         raise RunDirError(f"{path}: holds no run (no config.toml)")
     return load(path / "config.toml")
 
@@ -93,7 +95,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     try:
         return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
     except ValueError:
-        raise RunDirError(f"{path}: is damaged; `amity resume {path.parent}` repairs it") from None
+        raise RunDirError(f"{path}: is damaged; {how_to_go_on(path.parent)} repairs it") from None
 
 
 R = TypeVar("R", bound=Record)

@@ -22,6 +22,7 @@ from amity.files import dump, write_atomically
 from amity.learn.tensors import encode
 from amity.records import EdgeRecord, Record, Report, TimingRecord
 from amity.store.checks import differences, refuse_unusable, same_code
+from amity.store.owner import Owner, how_to_go_on, mark, refuse_others
 from amity.store.reading import (
     BEFORE,
     CODE,
@@ -68,10 +69,11 @@ class RunDir:
         self._lock: IO[bytes] | None = None
 
     @staticmethod
-    def check(path: Path, config: Config) -> Config:
+    def check(path: Path, config: Config, owner: Owner = "simulation") -> Config:
         """Refuse a directory that cannot be used or belongs to something else. If it holds a run of
         this config, what the config leaves open is taken from there."""
         refuse_unusable(path)
+        refuse_others(path, owner)
         existing = path / "config.toml"
         if existing.exists():
             other = load(existing)
@@ -91,9 +93,9 @@ class RunDir:
         return config
 
     @classmethod
-    def create(cls, path: Path, config: Config) -> RunDir:
+    def create(cls, path: Path, config: Config, owner: Owner = "simulation") -> RunDir:
         """A new directory, or an old one of the same config."""
-        cls.check(path, config)
+        cls.check(path, config, owner)
         text = config.to_toml()
         try:
             (path / "checkpoint").mkdir(parents=True, exist_ok=True)
@@ -101,6 +103,7 @@ class RunDir:
             raise RunDirError(
                 f"{path}: cannot be created ({error.strerror}); choose another out="
             ) from None
+        mark(path, owner)
         if not (path / "config.toml").exists():
             if config.own_code:
                 write_atomically(path / CODE, dump(config.own_code))
@@ -109,6 +112,8 @@ class RunDir:
 
     @classmethod
     def open(cls, path: Path) -> RunDir:
+        """A simulated run that is there already."""
+        refuse_others(path, "simulation")
         config = read_config(path)
         same_code(path, config)
         return cls(path, config)
@@ -198,8 +203,8 @@ class RunDir:
 
     def _lost(self, what: str) -> StorageError:
         return StorageError(
-            f"{what}; everything up to the last checkpoint is kept: make room, then `amity resume"
-            f" {self.path}`"
+            f"{what}; everything up to the last checkpoint is kept: make room, then"
+            f" {how_to_go_on(self.path)}"
         )
 
     def checkpoint(self, simulation: Checkpointed) -> None:

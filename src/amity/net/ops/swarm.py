@@ -28,7 +28,7 @@ import tomli_w
 from amity.config import Config
 from amity.core import PeerId
 from amity.data import Dataset
-from amity.errors import ConfigError, Failure, IdentityError, RunDirError
+from amity.errors import ConfigError, Failure, IdentityError
 from amity.events import Tell, nobody
 from amity.files import write_atomically
 from amity.net.link import transport_of
@@ -72,15 +72,13 @@ class Swarm:
             )
         needs_opacus(self.config.privacy.instance)
         self.transport = transport_of(self.net.link)
-        if (self.out / "rounds.jsonl").exists() and not (self.out / "peers").exists():
-            raise RunDirError(f"{self.out}: holds a simulated run; choose another out=")
         self.names = peer_names(self.config.peers)
         self.processes: dict[PeerId, Any] = {}
         self.dataset: Dataset = load_data(self.config)
         # a world that cannot be dealt out is found here, not by every peer
         deal_out(self.config, self.dataset, self.names)
         self.config = settled(
-            for_network(RunDir.check(self.out, for_network(self.config))), self.dataset
+            for_network(RunDir.check(self.out, for_network(self.config), "swarm")), self.dataset
         )
         self._ears = Ears(self.tell, self.out, self.config)
 
@@ -92,7 +90,7 @@ class Swarm:
     def lay_out(self, say: Callable[[str], None] = lambda _text: None) -> None:
         """Authority, keys, certificates, roster and one folder per peer; what is there already and
         still good is kept."""
-        RunDir.create(self.out, self.config)
+        RunDir.create(self.out, self.config, "swarm")
         if not (self.out / "ca" / "ca.pem").exists():
             ca_init(self.out / "ca", "Amity swarm")
         members = []
