@@ -16,7 +16,7 @@ from amity.config.parts import (
     Vectorising,
 )
 from amity.config.picks import typed
-from amity.config.schema import Config, Pick
+from amity.config.schema import Change, Config, Pick
 from amity.config.sections import PARTS, SCALARS, SECTIONS, STAGE
 from amity.config.words import (
     count,
@@ -37,6 +37,7 @@ __all__ = [
     "SECTIONS",
     "STAGE",
     "Availability",
+    "Change",
     "Checkpoint",
     "Config",
     "Crowd",

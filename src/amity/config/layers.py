@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from amity.config import stages
+from amity.config import changes, stages
 from amity.config.picks import named, pick, single, typed
 from amity.config.schema import SILENT, Config
 from amity.config.sections import PARTS, SCALARS, SECTIONS
@@ -59,6 +59,9 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
         if section == "stages":
             more = stages.option_given(option, value) if option else stages.given(value)
             out["stages"] = stages.joined(out.get("stages", {}), more)
+            continue
+        if key in LISTS:
+            out[key] = LISTS[key](value)
             continue
         if section in SECTIONS and not dot:
             value = named(section, value)
@@ -112,7 +115,7 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
     given: dict[str, Any] = {}
     for layer in layers:
         given = _merge(given, layer)
-    known = [*SECTIONS, "stages", *PARTS, *SCALARS]
+    known = [*SECTIONS, "stages", *PARTS, *SCALARS, *LISTS]
     for key in given:
         if key not in known:
             raise ConfigError(unknown("key", key, known))
@@ -124,7 +127,29 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
     values |= {key: typed(key, part, merged.get(key, {})) for key, part in PARTS.items()}
     values |= {key: single(key, merged[key]) for key in SCALARS if key in merged}
     values["stages"] = stages.pick_stages(stages.given(merged.get("stages", {})))
-    return _held_out(_grouped(Config(**values)))
+    values["extended"] = _extensions(merged.get("extended", []))
+    config = _grouped(Config(**values))
+    planned = _changes(merged.get("changes", []))
+    return _held_out(dataclasses.replace(config, changes=changes.plan(config, planned, resolve)))
+
+
+def _changes(value: Any) -> list[dict[str, Any]]:
+    return changes.given(value, nested)
+
+
+def _extensions(value: Any) -> tuple[tuple[int, int], ...]:
+    """Written by Amity itself when a run is extended."""
+    pairs = value if isinstance(value, list | tuple) else [value]
+    if not all(
+        isinstance(pair, list | tuple) and len(pair) == 2 and all(type(n) is int for n in pair)
+        for pair in pairs
+    ):
+        raise ConfigError(f"extended: expected pairs of numbers of rounds, got {value!r}")
+    return tuple((int(at), int(before)) for at, before in pairs)
+
+
+LISTS: Mapping[str, Callable[[Any], Any]] = {"changes": _changes, "extended": _extensions}
+"""Keys that hold a list, and what brings it into one form. A higher layer replaces it whole."""
 
 
 def _suits(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -159,7 +184,9 @@ def _held_out(config: Config) -> Config:
     """Some strategies and stages measure on examples that are not used for training. They say by
     `held_out` how many to set aside, unless the partition says it."""
     wanted = max(
-        float(getattr(one.instance, "held_out", 0.0)) for one in (config.strategy, *config.stages)
+        float(getattr(one.instance, "held_out", 0.0))
+        for key, one in config.picks
+        if key in ("strategy", "stages")
     )
     if not wanted or config.partition.absent or config.partition.instance.validation:
         return config

@@ -74,7 +74,7 @@ class Node:
         # of this thread: it may be another than the one that made the node
         torch.set_num_threads(1)
         config = self.workshop.config
-        with self._teller, RunDir.create(self._setup.state, config, "peer") as directory:
+        with self._teller, self._directory() as directory:
             if directory.recover(self) >= config.rounds:
                 self._teller.started(config.rounds)
                 return  # all is done, and those who needed it have gone
@@ -89,6 +89,9 @@ class Node:
                 raise
             finally:
                 online.close(self.next_round)
+
+    def _directory(self) -> RunDir:
+        return RunDir.create(self._setup.state, self.workshop.config, "peer", extend=True)
 
     def _online(self, setup: Setup) -> Online:
         shop, accounts = self.workshop, Accounts(setup.state / "disclosed.jsonl")

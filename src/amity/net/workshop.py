@@ -37,7 +37,7 @@ class Workshop:
         me = setup.who.name
         dataset, data = data_of(setup, dataset or load_data(setup.config))
         dataset = replace(dataset, pixels=dataset.pixels.to(setup.config.device))
-        config = settled(RunDir.check(setup.state, setup.config, "peer"), dataset)
+        config = settled(RunDir.check(setup.state, setup.config, "peer", extend=True), dataset)
         shard = make_shard(config, dataset, (me,), {me: data}, secret=True)
         learner = make_learner(config, dataset.shape, dataset.classes)
         return cls(

@@ -1,6 +1,7 @@
 """A run is a directory.
 
     config.toml                  the resolved config
+    extended.jsonl               if it was extended: before which round, and to what
     metrics.jsonl                one line per round and peer
     edges.jsonl                  one line per round and peer: who took how much from whom
     rounds.jsonl                 one line per round: the whole network
