@@ -42,10 +42,10 @@ from amity.net.wire import (
     Kind,
     Manifest,
     Refused,
-    Schema,
     ShareData,
     Stamp,
     VisitData,
+    WireSchema,
     check_body,
     decode_share,
     decode_sketch,
@@ -73,11 +73,11 @@ def somebody(name: str) -> Identity:
 ANN, BEN, EVE = (somebody(name) for name in ("ann", "ben", "eve"))
 ROSTER = Roster.of("trial", [Member(one.name, "", one.fingerprint) for one in (ANN, BEN)])
 """Ann receives, Ben sends, and Eve does not belong to it."""
-SCHEMA = Schema(size=4, masked=False, sketch=3, probe=2, digest="5c" * 32, max_norm=100.0)
+SCHEMA = WireSchema(size=4, masked=False, sketch=3, probe=2, digest="5c" * 32, max_norm=100.0)
 STAMP = Stamp(BEN, "trial", SCHEMA.digest)
 
 
-def expect(*kinds: Kind, schema: Schema = SCHEMA, **other: Any) -> Expected:
+def expect(*kinds: Kind, schema: WireSchema = SCHEMA, **other: Any) -> Expected:
     return replace(Expected(me="ann", schema=schema, kinds=kinds, sender="ben"), **other)
 
 
@@ -534,7 +534,7 @@ INT8 = {"scale": entry("F32", [1], 0, 4), "theta": entry("I8", [4], 4, 8)}
 TWICE = b'{"theta":%s,"th\\u0065ta":%s}' % ((json.dumps(THETA["theta"]).encode(),) * 2)
 VISIT = {"theta": entry("F32", [4], 0, 16), "sketch": entry("F32", [2], 16, 24)}
 
-Case = tuple[str, str, bytes, Format, Schema, Kind]
+Case = tuple[str, str, bytes, Format, WireSchema, Kind]
 
 
 def case(
@@ -542,7 +542,7 @@ def case(
     says: str,
     body: bytes,
     format: Format = "fp32",
-    schema: Schema = SCHEMA,
+    schema: WireSchema = SCHEMA,
     kind: Kind = "share",
 ) -> Case:
     return reason, says, body, format, schema, kind

@@ -4,7 +4,7 @@
 command line and `layers` puts defaults, files and overrides on top of each other.
 """
 
-from amity.config.layers import ASIDE, load, nested, read_run, read_toml, resolve
+from amity.config.layers import ASIDE, load, nested, read_run, resolve
 from amity.config.parts import (
     Availability,
     Checkpoint,
@@ -29,6 +29,7 @@ from amity.config.words import (
     split_list,
     split_words,
 )
+from amity.files import read_toml
 
 __all__ = [
     "ASIDE",

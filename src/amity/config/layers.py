@@ -8,7 +8,6 @@ that lower layers gave to the old entry are dropped.
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,8 @@ from amity.config.schema import SILENT, Config
 from amity.config.sections import PARTS, SCALARS, SECTIONS
 from amity.config.words import parse
 from amity.data.shift import Grouping
-from amity.errors import ConfigError, brief, unknown
+from amity.errors import ConfigError, unknown
+from amity.files import read_toml
 
 
 def load(
@@ -37,16 +37,6 @@ ASIDE = ("sinks",)
 def read_run(file: str | Path) -> dict[str, Any]:
     """The keys of a file that belong to the run itself."""
     return {key: value for key, value in read_toml(file).items() if key not in ASIDE}
-
-
-def read_toml(file: str | Path) -> dict[str, Any]:
-    try:
-        with open(file, "rb") as stream:
-            return tomllib.load(stream)
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read ({error.strerror})") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{file}: is not valid TOML ({brief(error)})") from None
 
 
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 | method | answer |
 |---|---|
 | `hello` | my schema, version, round |
+| `terms` | what all members must have in common with me, in words |
 | `card` | my newest card |
 | `head` | signed manifest of a model (`share`, `start`) or a large card of the last two rounds |
 | `body` | its bytes from an offset on, in chunks |
@@ -54,9 +55,10 @@ class Answering:
         spending: Spending,
         tally: Tally,
         guest: Guest,
+        terms: bytes,
     ) -> None:
         self._stamp, self._net, self._audit, self._guest = stamp, net, audit, guest
-        self._spending, self._tally = spending, tally
+        self._spending, self._tally, self._terms = spending, tally, terms
         self._lock = threading.Lock()
         self._moments: dict[int, Moment] = {}
         self._visits: dict[tuple[str, str], tuple[int, Blob]] = {}
@@ -65,6 +67,7 @@ class Answering:
         self._farewell: Blob | None = None
         self.methods: Mapping[str, Answer] = {
             "hello": self._hello,
+            "terms": self._tell_terms,
             "card": self._card,
             "head": self._head,
             "body": self._body,
@@ -122,6 +125,13 @@ class Answering:
             "phase": phase,
         }
         self._answer(request, manifest, data)
+
+    def _tell_terms(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
+        head = self._stamp.seal(
+            "terms", manifest.round, self._terms, to=request.asker, re=manifest.nonce
+        )
+        self._audit.meters.bytes.labels("out").inc(len(head) + len(self._terms))
+        request.reply(head + self._terms)
 
     def _card(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
         last = self._farewell if manifest.round < 0 else None

@@ -19,9 +19,10 @@ from amity.net.wire import (
     Kind,
     Manifest,
     Refused,
-    Schema,
     ShareData,
+    Terms,
     VisitData,
+    WireSchema,
     check_body,
     decode_share,
     decode_sketch,
@@ -40,7 +41,7 @@ class Courier:
         self,
         *,
         me: str,
-        schema: Schema,
+        schema: WireSchema,
         net: Net,
         rounds: int,
         calls: Calls,
@@ -105,6 +106,13 @@ class Courier:
         """What a member says of itself; it may have another schema."""
         data, nonce = self._calls.ask(peer, "hello", 0, {}, timeout)
         return self._open(data, self._want("answer", peer=peer, re=nonce, any=True))[0]
+
+    def terms(self, peer: str, timeout: float = 3.0) -> Terms | None:
+        """What a member says that all must have in common; None: too long to be told."""
+        data, nonce = self._calls.ask(peer, "terms", 0, {}, timeout)
+        manifest, body = self._open(data, self._want("terms", peer=peer, re=nonce, any=True))
+        check_body(manifest, body)
+        return Terms.decode(body)
 
     def ping(self, peer: str, timeout: float) -> None:
         """Is anybody there? If not, nobody waits for it any longer."""

@@ -151,6 +151,7 @@ class Online:
             spending=self.spending,
             tally=self.tally,
             guest=lambda visitor, round: courier.model(visitor, "start", round)[0],
+            terms=self.workshop.terms.encode(),
         )
 
     @cached_property

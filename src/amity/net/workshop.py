@@ -9,7 +9,7 @@ from amity.config import Config
 from amity.core import PeerId, Strategy
 from amity.data import Dataset
 from amity.net.setup import Setup, data_of
-from amity.net.wire import Schema, digest_of
+from amity.net.wire import Terms, WireSchema
 from amity.peer.peer import Peer, World
 from amity.peer.proxy import CardSpec
 from amity.round.build import load_data, make_learner, make_shard, settled
@@ -28,7 +28,9 @@ class Workshop:
     shard: Shard
     hosting: World
     """With a learner of its own: a guest's model is computed on while mine trains."""
-    schema: Schema
+    schema: WireSchema
+    terms: Terms
+    """What all members must have in common: `schema.digest` in words."""
     budget: Budget
 
     @classmethod
@@ -40,12 +42,14 @@ class Workshop:
         config = settled(RunDir.check(setup.state, setup.config, "peer", extend=True), dataset)
         shard = make_shard(config, dataset, (me,), {me: data}, secret=True)
         learner = make_learner(config, dataset.shape, dataset.classes)
+        terms = _terms(config, shard, dataset)
         return cls(
             me=me,
             config=config,
             shard=shard,
             hosting=replace(shard.world, learner=learner),
-            schema=_schema(config, shard, dataset, setup.net.max_norm),
+            schema=_schema(config, shard, terms.digest, setup.net.max_norm),
+            terms=terms,
             budget=Budget.of(config, len(data.train)),
         )
 
@@ -72,26 +76,33 @@ class Workshop:
         return Network(topology.instance, names, self.config.seed, topology.common.redraw)
 
 
-def _schema(config: Config, shard: Shard, dataset: Dataset, max_norm: float) -> Schema:
+def _terms(config: Config, shard: Shard, dataset: Dataset) -> Terms:
+    """What all members must have in common, found on this peer's own."""
+    spec = config.decider.card
+    (peer,) = shard.peers.values()
+    card = None
+    if spec is not None:
+        card = (spec.proxy, spec.sketch, *([spec.bits] if spec.bits < 32 else []))
+    return Terms(
+        data=dataset.schema.common,
+        model=tuple((slot.name, tuple(slot.shape)) for slot in shard.world.learner.layout.slots),
+        seed=config.seed,
+        card=card,
+        masked=peer.rows.mask is not None,
+    )
+
+
+def _schema(config: Config, shard: Shard, digest: str, max_norm: float) -> WireSchema:
     """What bodies must look like, found on this peer's own."""
     world, layout, spec = shard.world, shard.world.learner.layout, config.decider.card
     (peer,) = shard.peers.values()
     peer.trained.copy_(peer.start)
-    masked = peer.rows.mask is not None
-    common = {
-        "classes": dataset.names or dataset.classes,
-        "card": [spec.proxy, spec.sketch, *([spec.bits] if spec.bits < 32 else [])]
-        if spec
-        else None,
-        "masked": masked,
-        "seed": config.seed,
-    }
-    return Schema(
+    return WireSchema(
         size=layout.size,
-        masked=masked,
+        masked=peer.rows.mask is not None,
         sketch=peer.card_length(spec) if spec else 0,
         probe=len(world.sketcher(world.initial[layout.proxy], spec.sketch if spec else 0)),
         bits=spec.bits if spec else 32,
-        digest=digest_of({slot.name: slot.shape for slot in layout.slots}, common),
+        digest=digest,
         max_norm=max_norm,
     )

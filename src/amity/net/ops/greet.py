@@ -37,6 +37,19 @@ def greetings(setup: Setup) -> Iterator[Finding]:
         yield Finding("greet", False, str(error))
 
 
+def difference_to(online: Online, j: str) -> str:
+    """In what a member that runs differs from me."""
+    plainly = (
+        "has other inputs, classes, model, proxy, kind of method or seed; compare [run] and"
+        " `classes` of peer.toml"
+    )
+    try:
+        terms = online.courier.terms(j)
+    except (AskFailed, Refused):
+        return plainly
+    return plainly if terms is None else online.workshop.terms.difference(terms) or plainly
+
+
 def _greet(online: Online, j: str) -> Finding:
     try:
         manifest = online.courier.hello(j)
@@ -48,12 +61,7 @@ def _greet(online: Online, j: str) -> Finding:
             f"greet {j}", False, f"its clock and mine are {abs(apart):.0f} s apart; set them (NTP)"
         )
     if manifest.schema_ != online.workshop.schema.digest:
-        return Finding(
-            f"greet {j}",
-            False,
-            "runs another model, class list, proxy, kind of method or seed; compare [run] of"
-            " peer.toml",
-        )
+        return Finding(f"greet {j}", False, difference_to(online, j))
     version = str(manifest.data.get("version"))[:20]
     other = "" if version == __version__ else f", Amity {version} (mine: {__version__})"
     return Finding(f"greet {j}", True, f"same model, in round {manifest.data.get('round')}{other}")

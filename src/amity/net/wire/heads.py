@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from amity.net.trust.identity import Identity, fingerprint_of, verify
 from amity.net.trust.roster import Roster
-from amity.net.wire.manifest import Format, Kind, Manifest, Refused, Schema
+from amity.net.wire.manifest import Format, Kind, Manifest, Refused, WireSchema
 
 MAGIC: Final = b"AMT1"
 DOMAIN: Final = b"amity signed message, version 1\n"
@@ -94,7 +94,7 @@ class Expected:
     """What a head must say to be believed here."""
 
     me: str
-    schema: Schema
+    schema: WireSchema
     kinds: tuple[Kind, ...]
     sender: str = ""
     round: int | None = None

@@ -16,8 +16,10 @@ from amity.round.saying import LARGEST_SAID, decode_says
 
 LARGEST_HEADER = 4096
 """Of a body's safetensors header: we send at most four tensors."""
+LARGEST_TERMS = 96 * 1024
+"""Bytes of terms on the way; those of a table of some thousand columns are more, and not told."""
 
-Kind = Literal["card", "share", "start", "probe", "visit", "says", "ask", "answer"]
+Kind = Literal["card", "share", "start", "probe", "visit", "says", "terms", "ask", "answer"]
 Format = Literal["fp32", "bf16", "int8"]
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Token = Annotated[str, Field(pattern=r"^[0-9a-f]{0,32}$")]
@@ -116,7 +118,7 @@ def says_in(body: bytes) -> dict[str, float]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schema:
+class WireSchema:
     """What all members must have in common, and what a body must look like. `digest` names it on
     the wire."""
 
@@ -142,6 +144,7 @@ class Schema:
             "probe": (self.bits * self.probe + 7) // 8,
             "visit": (self.bits * self.probe + 7) // 8 + model,
             "says": LARGEST_SAID,
+            "terms": LARGEST_TERMS,
             "ask": 0,
             "answer": 0,
         }
