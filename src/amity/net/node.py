@@ -30,6 +30,7 @@ from amity.net.rounds import Rounds
 from amity.net.setup import Setup
 from amity.net.spending import Spending
 from amity.net.workshop import Workshop
+from amity.round.deciding import carried
 from amity.store import RunDir
 
 
@@ -109,9 +110,13 @@ class Node:
         rounds = Rounds(workshop=self.workshop, online=online)
         online.waiting.gather(self.next_round)
         while self.next_round < self.workshop.config.rounds and not self.stop.is_set():
+            online.waiting.company(self.next_round)
+            if self.stop.is_set():
+                break
             now = online.waiting.catch_up(self.next_round)
             self._teller.progress(now.round, 0.0)
-            done = rounds.play(now, self.memory)
+            memory = carried(self.workshop.config, self.memory, self.next_round - 1, now.round)
+            done = rounds.play(now, memory)
             self.memory, self.next_round = done.memory, now.round + 1
             directory.append(done.report)
             directory.checkpoint(self)
@@ -119,6 +124,7 @@ class Node:
             self._teller.round(done.report)
         if not self.stop.is_set():
             rounds.finish()
+            online.waiting.refuse_solitude()
 
     @contextmanager
     def connected(self) -> Iterator[Online]:
