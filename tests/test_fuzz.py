@@ -34,7 +34,7 @@ from amity.net.wire import (
     Kind,
     Manifest,
     Refused,
-    Schema,
+    WireSchema,
     encode_share,
     encode_sketch,
     frame,
@@ -72,7 +72,7 @@ class Base:
     kind: Kind
     fields: dict[str, Any]
     body: bytes
-    schema: Schema
+    schema: WireSchema
 
     @property
     def want(self) -> Expected:
@@ -594,7 +594,7 @@ def check_sketch(sketch: torch.Tensor, numbers: int, sent: Array) -> None:
     np.testing.assert_array_equal(values, sent)
 
 
-def check_share(manifest: Manifest, share: Share, schema: Schema, body: bytes) -> None:
+def check_share(manifest: Manifest, share: Share, schema: WireSchema, body: bytes) -> None:
     theta, found = share.theta.numpy(), by_hand(body, manifest.format)
     assert theta.dtype == np.float32
     assert theta.shape == (schema.size,)

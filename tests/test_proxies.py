@@ -20,7 +20,14 @@ from amity.errors import ConfigError, StrategyError
 from amity.facts import Offer, Similarity
 from amity.geometry import cosines
 from amity.methods.dispfl import Dispfl
-from amity.net.wire import Refused, Schema, decode_share, decode_sketch, encode_share, encode_sketch
+from amity.net.wire import (
+    Refused,
+    WireSchema,
+    decode_share,
+    decode_sketch,
+    encode_share,
+    encode_sketch,
+)
 from amity.net.wire.manifest import Manifest
 from amity.peer.peer import Peer
 from amity.peer.privacy import PrivateGradients, PrivateUpload, uncovered
@@ -334,10 +341,10 @@ def test_directions_that_are_no_numbers_are_refused(bad: float) -> None:
 
 
 def test_a_visit_brings_directions_along() -> None:
-    schema = Schema(size=3, masked=False, sketch=8, probe=8, digest="5c" * 32, bits=16)
+    schema = WireSchema(size=3, masked=False, sketch=8, probe=8, digest="5c" * 32, bits=16)
     sketch, theta = directions_of(torch.linspace(-1, 1, 8), 2), torch.tensor([1.0, 2.0, 3.0])
     body = encode_share(Share(theta), "fp32", rng(0), sketch)
-    manifest = Manifest.model_construct(kind="visit", format="fp32")
+    manifest = Manifest.model_construct(kind="visit", format="fp32", round=0)
     share, arrived = decode_share(manifest, body, schema)
     assert torch.equal(share.theta, theta)
     assert arrived is not None
@@ -442,11 +449,11 @@ def test_bits_past_the_end_are_refused() -> None:
 
 
 def test_a_visit_brings_signs_along() -> None:
-    schema = Schema(size=3, masked=False, sketch=9, probe=9, digest="5c" * 32, bits=1)
+    schema = WireSchema(size=3, masked=False, sketch=9, probe=9, digest="5c" * 32, bits=1)
     sketch = signs_of(torch.linspace(-1, 1, 9), rng(3))
     theta = torch.tensor([1.0, 2.0, 3.0])
     body = encode_share(Share(theta), "fp32", rng(0), sketch)
-    manifest = Manifest.model_construct(kind="visit", format="fp32")
+    manifest = Manifest.model_construct(kind="visit", format="fp32", round=0)
     share, arrived = decode_share(manifest, body, schema)
     assert torch.equal(share.theta, theta)
     assert arrived is not None

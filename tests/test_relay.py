@@ -27,7 +27,7 @@ from amity.net.options import Net
 from amity.net.trust.certs import ca_init, ca_sign, make_key
 from amity.net.trust.identity import Identity
 from amity.net.trust.roster import Member, Roster
-from amity.net.wire import Expected, Refused, Schema, Stamp, check_body, open_head
+from amity.net.wire import Expected, Refused, Stamp, WireSchema, check_body, open_head
 from tests.conftest import Call, spec_id, tiny
 from tests.test_parity import models, rows
 
@@ -232,7 +232,7 @@ def test_whatever_a_relay_alters_is_refused(tmp_path: Path) -> None:
     ca_sign(tmp_path / "ca", tmp_path / "a" / "request.pem", tmp_path / "a" / "cert.pem", "a")
     identity = Identity.load(tmp_path / "a", "a")
     roster = Roster.of("trial", [Member("a", "", identity.fingerprint), Member("b", "", "0" * 64)])
-    schema = Schema(size=4, masked=False, sketch=4, probe=4, digest="0" * 64)
+    schema = WireSchema(size=4, masked=False, sketch=4, probe=4, digest="0" * 64)
     stamp, body = Stamp(identity, "trial", schema.digest), bytes(range(32))
     head = stamp.seal("share", 3, body, to="b", data={"examples": 7})
     want = Expected(me="b", schema=schema, kinds=("share",), sender="a", round=3)

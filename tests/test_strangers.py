@@ -349,11 +349,11 @@ def latencies(who: Who, seconds: float, pause: float = 0.05) -> list[float]:
 
 
 def _expected(me: str) -> Any:
-    from amity.net.wire import Expected, Schema
+    from amity.net.wire import Expected, WireSchema
 
     return Expected(
         me=me,
-        schema=Schema(size=1, masked=False, sketch=0, probe=0, digest=NOWHERE),
+        schema=WireSchema(size=1, masked=False, sketch=0, probe=0, digest=NOWHERE),
         kinds=("answer",),
         sender=VICTIM,
         any_schema=True,

@@ -393,6 +393,12 @@ def follow(head: Row, before: Row, after: Row) -> Row:
     return spread(kept) or after
 
 
+def in_force(first: R, later: Sequence[tuple[int, R]], round: int) -> R:
+    """What holds in a round: the first, until something later does. `later` says from which round
+    on, in order."""
+    return next((value for start, value in reversed(later) if start <= round), first)
+
+
 def taken_from(row: Row, me: PeerId) -> dict[PeerId, float]:
     """The part of a row that belongs to others."""
     return {j: weight for j, weight in row.items() if j not in (me, START)}

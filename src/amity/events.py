@@ -88,7 +88,18 @@ class RoundDone(Event):
     report: Report
 
 
-What = Literal["joined", "left", "late", "missing", "refused", "silent", "error"]
+What = Literal[
+    "joined",
+    "left",
+    "late",
+    "missing",
+    "refused",
+    "silent",
+    "error",
+    "differs",
+    "waits",
+    "goes on",
+]
 
 
 @dataclass(frozen=True, kw_only=True)

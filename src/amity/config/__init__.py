@@ -4,7 +4,7 @@
 command line and `layers` puts defaults, files and overrides on top of each other.
 """
 
-from amity.config.layers import ASIDE, load, nested, read_run, read_toml, resolve
+from amity.config.layers import ASIDE, load, nested, read_run, resolve
 from amity.config.parts import (
     Availability,
     Checkpoint,
@@ -16,7 +16,7 @@ from amity.config.parts import (
     Vectorising,
 )
 from amity.config.picks import read_strategy, strategy_name, typed
-from amity.config.schema import Config, Pick
+from amity.config.schema import Change, Config, Pick
 from amity.config.sections import PARTS, SCALARS, SECTIONS, STAGE
 from amity.config.words import (
     count,
@@ -29,6 +29,7 @@ from amity.config.words import (
     split_list,
     split_words,
 )
+from amity.files import read_toml
 
 __all__ = [
     "ASIDE",
@@ -37,6 +38,7 @@ __all__ = [
     "SECTIONS",
     "STAGE",
     "Availability",
+    "Change",
     "Checkpoint",
     "Config",
     "Crowd",

@@ -84,8 +84,8 @@ def kinds() -> list[Chapter]:
 
 
 def scalars() -> list[Option]:
-    """The keys that are single values."""
-    return [option for option in options_of(Config) if option.key in SCALARS]
+    """The keys that stand alone."""
+    return [option for option in options_of(Config) if option.key in (*SCALARS, "changes")]
 
 
 def run_options() -> Iterator[Option]:

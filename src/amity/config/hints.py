@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from amity.config.sections import PARTS, SCALARS, SECTIONS, Section
 from amity.errors import near, unknown
 
+TOPS = (*SECTIONS, "stages", *PARTS, *SCALARS)
+"""Keys that stand alone, or before a dot."""
 SYNONYMS: Mapping[str, str] = {
     **dict.fromkeys(("log", "logs", "logger", "logging", "sink", "tracker", "tracking"), "sinks"),
     **dict.fromkeys(("dataset", "datasets"), "data"),
@@ -37,14 +39,14 @@ ELSEWHERE: Mapping[str, str] = {
 """Keys of other commands."""
 
 
-def unknown_key(key: str, value: Any, given: Mapping[str, Any]) -> str:
+def unknown_key(key: str, value: Any, given: Mapping[str, Any], known: Sequence[str]) -> str:
     """One line for a key that does not exist. `given` is what else was said, which tells the
-    entries that were chosen."""
+    entries that were chosen; `known` are all keys."""
     if key in ELSEWHERE:
         return f"unknown key {key!r}; {ELSEWHERE[key]}"
-    meant = key_like(key, given)
+    meant = key_like(key, given, known)
     if meant is None:
-        return unknown("key", key, [*SECTIONS, "stages", *PARTS, *SCALARS])
+        return unknown("key", key, known)
     told = "" if isinstance(value, Mapping | list | tuple) or value is None else f"={value}"
     return f"unknown key {key!r}; did you mean {meant.key}{told}?{meant.of}"
 
@@ -63,13 +65,14 @@ class Meant:
         return f" (an option of {', '.join(self.owners)})" if self.owners else ""
 
 
-def key_like(word: str, given: Mapping[str, Any] | None = None) -> Meant | None:
+def key_like(
+    word: str, given: Mapping[str, Any] | None = None, tops: Sequence[str] = TOPS
+) -> Meant | None:
     """The key that a word stands for: by another name, as an option without its section, or
     misspelt. None: no idea."""
     word = word.strip().replace("-", "_")
     if word in SYNONYMS:
         return Meant(SYNONYMS[word])
-    tops = [*SECTIONS, "stages", *PARTS, *SCALARS]
     if word in tops or "." in word:
         return Meant(word)
     options = list(_options(given or {}))

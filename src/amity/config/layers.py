@@ -8,19 +8,19 @@ that lower layers gave to the old entry are dropped.
 from __future__ import annotations
 
 import dataclasses
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from amity.config import stages
+from amity.config import changes, stages
 from amity.config.hints import unknown_key
 from amity.config.picks import entry_of, named, once, pick, read_strategy, single, typed
 from amity.config.schema import SILENT, Config
 from amity.config.sections import PARTS, SCALARS, SECTIONS
 from amity.config.words import parse
 from amity.data.shift import Grouping
-from amity.errors import ConfigError, brief
+from amity.errors import ConfigError
+from amity.files import read_toml
 
 
 def load(
@@ -40,16 +40,6 @@ def read_run(file: str | Path) -> dict[str, Any]:
     return {key: value for key, value in read_toml(file).items() if key not in ASIDE}
 
 
-def read_toml(file: str | Path) -> dict[str, Any]:
-    try:
-        with open(file, "rb") as stream:
-            return tomllib.load(stream)
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read ({error.strerror})") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{file}: is not valid TOML ({brief(error)})") from None
-
-
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     """Turns {"a.b": 1} into {"a": {"b": 1}}. What is nested already stays. `a` beside `a.b` means
     `a.name`."""
@@ -61,6 +51,9 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
         if section == "stages":
             more = stages.option_given(option, value) if option else stages.given(value)
             out["stages"] = stages.joined(out.get("stages", {}), more)
+            continue
+        if key in LISTS:
+            out[key] = LISTS[key](value)
             continue
         if section in SECTIONS and option in ("", "name"):
             value, dot = named(section, value), ""
@@ -129,11 +122,11 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
     given: dict[str, Any] = {}
     for layer in layers:
         given = _merge(given, unfolded(layer))
-    known = [*SECTIONS, "stages", *PARTS, *SCALARS]
+    known = [*SECTIONS, "stages", *PARTS, *SCALARS, *LISTS]
     merged = _merge(_suits(given.get("data", {})), given)
     for key, value in given.items():
         if key not in known:
-            raise ConfigError(unknown_key(key, value, merged))
+            raise ConfigError(unknown_key(key, value, merged, known))
     _check_silent(merged)
     values: dict[str, Any] = {
         key: pick(key, section, merged.get(key, {})) for key, section in SECTIONS.items()
@@ -141,7 +134,29 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
     values |= {key: typed(key, part, merged.get(key, {})) for key, part in PARTS.items()}
     values |= {key: single(key, merged[key]) for key in SCALARS if key in merged}
     values["stages"] = stages.pick_stages(stages.given(merged.get("stages", {})))
-    return _held_out(_grouped(Config(**values)))
+    values["extended"] = _extensions(merged.get("extended", []))
+    config = _grouped(Config(**values))
+    planned = _changes(merged.get("changes", []))
+    return _held_out(dataclasses.replace(config, changes=changes.plan(config, planned, resolve)))
+
+
+def _changes(value: Any) -> list[dict[str, Any]]:
+    return changes.given(value, nested)
+
+
+def _extensions(value: Any) -> tuple[tuple[int, int], ...]:
+    """Written by Amity itself when a run is extended."""
+    pairs = value if isinstance(value, list | tuple) else [value]
+    if not all(
+        isinstance(pair, list | tuple) and len(pair) == 2 and all(type(n) is int for n in pair)
+        for pair in pairs
+    ):
+        raise ConfigError(f"extended: expected pairs of numbers of rounds, got {value!r}")
+    return tuple((int(at), int(before)) for at, before in pairs)
+
+
+LISTS: Mapping[str, Callable[[Any], Any]] = {"changes": _changes, "extended": _extensions}
+"""Keys that hold a list, and what brings it into one form. A higher layer replaces it whole."""
 
 
 def _suits(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -176,7 +191,9 @@ def _held_out(config: Config) -> Config:
     """Some strategies and stages measure on examples that are not used for training. They say by
     `held_out` how many to set aside, unless the partition says it."""
     wanted = max(
-        float(getattr(one.instance, "held_out", 0.0)) for one in (config.strategy, *config.stages)
+        float(getattr(one.instance, "held_out", 0.0))
+        for key, one in config.picks
+        if key in ("strategy", "stages")
     )
     if not wanted or config.partition.absent or config.partition.instance.validation:
         return config

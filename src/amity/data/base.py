@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from amity.data.samples import Pixels
+from amity.data.schema import Schema
 from amity.errors import DataError
 from amity.lazy import torch
 from amity.registry import Registry
@@ -33,6 +34,21 @@ class Dataset:
     """To which group of peers each example belongs, if the data says so."""
     group_names: tuple[str, ...] = ()
     """What the groups are called, by number."""
+    form: Schema | None = None
+    """What the source says of columns and scaling; `schema` is the whole."""
+    notes: tuple[str, ...] = ()
+    """What was done to one's own data, in lines for its owner."""
+
+    @property
+    def schema(self) -> Schema:
+        """What the inputs and classes mean."""
+        form = self.form or Schema(classes=())
+        mean, std = (
+            () if form.columns else tuple(part.flatten().tolist())
+            for part in (self.pixels.mean, self.pixels.std)
+        )
+        names = self.names or tuple(map(str, range(self.classes)))
+        return replace(form, classes=names, shape=self.shape, mean=mean, std=std)
 
     @property
     def labels(self) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -79,6 +95,8 @@ def build(
     writer_names: tuple[str, ...] = (),
     groups: np.ndarray[Any, Any] | None = None,
     group_names: tuple[str, ...] = (),
+    form: Schema | None = None,
+    notes: tuple[str, ...] = (),
 ) -> Dataset:
     """Check arrays and make a dataset of them; `where` names the source in messages."""
     if len(x) != len(y):
@@ -114,4 +132,6 @@ def build(
         writer_names,
         groups,
         group_names,
+        form,
+        notes,
     )

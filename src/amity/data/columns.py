@@ -11,13 +11,14 @@ come from the training part.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
 from amity.data.base import Dataset, build
+from amity.data.schema import Schema
 from amity.errors import DataError
 from amity.rng import rng
 
@@ -35,6 +36,9 @@ class Columns:
     peer: Array | None = None
     split: Array | None = None
     group: Array | None = None
+    _: KW_ONLY
+    form: Schema | None = None
+    """What the source says of its columns and of scaling."""
 
 
 def dataset_of(where: str, columns: Columns, test_share: float) -> Dataset:
@@ -76,6 +80,7 @@ def dataset_of(where: str, columns: Columns, test_share: float) -> Dataset:
         writer_names=writer_names,
         groups=groups,
         group_names=group_names,
+        form=columns.form,
     )
 
 

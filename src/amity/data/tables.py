@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from amity.data.columns import Array, Columns
+from amity.data.schema import Column, Schema
 from amity.errors import DataError, unknown
 
 LABELS = ("label", "labels", "fine_label", "target", "y")
@@ -49,9 +51,22 @@ def read_table(path: Path, label: str, drop: Sequence[str], **other: str) -> Col
         raise DataError(
             f"{path}: row {int(frame[label].isna().to_numpy().argmax()) + 1} has no label"
         )
-    x = features.to_numpy(dtype=np.float32)
-    rest = {key: frame[name].to_numpy() for key, name in other.items() if name}
-    return Columns(x, frame[label].to_numpy(), **rest)
+    names = sorted(map(str, features.columns), key=natural)
+    x = features[names].to_numpy(dtype=np.float32)
+    rest: Any = {key: frame[name].to_numpy() for key, name in other.items() if name}
+    form = Schema(
+        classes=(),
+        columns=tuple(Column(name=name) for name in names),
+        label=label,
+        ignore=tuple(name for name in (*other.values(), *drop) if name),
+    )
+    return Columns(x, frame[label].to_numpy(), form=form, **rest)
+
+
+def natural(name: str) -> tuple[tuple[tuple[str, int], ...], str]:
+    """By this order columns are inputs, wherever they stand in a file: `f2` is before `f10`."""
+    parts = re.findall(r"(\D*)(\d*)", name)
+    return tuple((text.lower(), int(digits or -1)) for text, digits in parts), name
 
 
 def _read_frame(path: Path) -> Any:
@@ -100,7 +115,7 @@ def read_hugging_face(where: str, found: Any) -> Columns:
         raise DataError(
             f"{where}: examples in {example!r} differ in shape; resize them first"
         ) from None
-    given = {key: np.asarray(found[name]) for key, name in rest.items() if name is not None}
+    given: Any = {key: np.asarray(found[name]) for key, name in rest.items() if name is not None}
     return Columns(x, np.asarray(found[label]), **given)
 
 

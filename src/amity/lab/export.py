@@ -20,6 +20,7 @@ from amity.errors import ConfigError, DataError, RunDirError, StorageError, brie
 from amity.files import write_atomically
 from amity.lab.run import restored
 from amity.round.build import load_data, make_learner, one_thread
+from amity.store import how_to_go_on
 
 
 def export(run: Path, peer: str = "", out: Path | None = None) -> list[Path]:
@@ -27,7 +28,7 @@ def export(run: Path, peer: str = "", out: Path | None = None) -> list[Path]:
     is evaluated."""
     simulation = restored(run)
     if not simulation.next_round:
-        raise RunDirError(f"{run}: has no checkpoint yet; `amity resume {run}` goes on with it")
+        raise RunDirError(f"{run}: has no checkpoint yet; {how_to_go_on(run)} goes on with it")
     if peer and peer not in simulation.peers:
         raise ConfigError(unknown("peer", peer, simulation.peers))
     pixels, learner = load_data(simulation.config).pixels, simulation.world.learner

@@ -10,7 +10,7 @@ from amity.lab.comparison import read_comparison
 from amity.lab.result import Result
 from amity.lab.worlds import INDEX, read_worlds
 from amity.show.report import run_html
-from amity.store import read_config
+from amity.store import how_to_go_on, read_config
 
 
 def write_report(path: Path) -> Path:
@@ -37,10 +37,10 @@ def _whole(path: Path) -> Result:
     expected = len(result.rounds) * result.config.peers
     if len(result.metrics) != expected and not (path / "peers").is_dir():
         raise RunDirError(
-            f"{path}: lines of metrics.jsonl are missing; `amity resume {path}` repairs it"
+            f"{path}: lines of metrics.jsonl are missing; {how_to_go_on(path)} repairs it"
         )
     if not result.curve:
-        raise RunDirError(f"{path}: no round is done yet; `amity resume {path}` goes on with it")
+        raise RunDirError(f"{path}: no round is done yet; {how_to_go_on(path)} goes on with it")
     return result
 
 

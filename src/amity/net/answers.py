@@ -3,6 +3,7 @@
 | method | answer |
 |---|---|
 | `hello` | my schema, version, round |
+| `terms` | what all members must have in common with me, in words |
 | `card` | my newest card |
 | `head` | signed manifest of a model (`share`, `start`) or a large card of the last two rounds |
 | `body` | its bytes from an offset on, in chunks |
@@ -28,7 +29,7 @@ from amity.net.moment import Blob, Moment
 from amity.net.options import Net
 from amity.net.spending import Spending
 from amity.net.tally import BOOKED, Tally
-from amity.net.wire import Manifest, Refused, Stamp
+from amity.net.wire import PROTOCOL, Manifest, Refused, Stamp
 from amity.round.saying import encode_says
 
 FACTS: Mapping[str, Fact] = {"Probe": Probe(), "Visit": Visit()}
@@ -54,17 +55,21 @@ class Answering:
         spending: Spending,
         tally: Tally,
         guest: Guest,
+        terms: bytes,
     ) -> None:
         self._stamp, self._net, self._audit, self._guest = stamp, net, audit, guest
-        self._spending, self._tally = spending, tally
+        self._spending, self._tally, self._terms = spending, tally, terms
         self._lock = threading.Lock()
         self._moments: dict[int, Moment] = {}
         self._visits: dict[tuple[str, str], tuple[int, Blob]] = {}
         self._invited: set[tuple[int, str]] = set()
         """Whom I asked to host me, by round: they may have my start model."""
         self._farewell: Blob | None = None
+        self.told: set[str] = set()
+        """Who has asked for my terms."""
         self.methods: Mapping[str, Answer] = {
             "hello": self._hello,
+            "terms": self._tell_terms,
             "card": self._card,
             "head": self._head,
             "body": self._body,
@@ -118,10 +123,19 @@ class Answering:
             phase = self._moments[newest].phase if self._moments else "joining"
         data: Mapping[str, int | float | str] = {
             "version": __version__,
+            "protocol": PROTOCOL,
             "round": newest,
             "phase": phase,
         }
         self._answer(request, manifest, data)
+
+    def _tell_terms(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
+        head = self._stamp.seal(
+            "terms", manifest.round, self._terms, to=request.asker, re=manifest.nonce
+        )
+        self._audit.meters.bytes.labels("out").inc(len(head) + len(self._terms))
+        request.reply(head + self._terms)
+        self.told.add(request.asker)
 
     def _card(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
         last = self._farewell if manifest.round < 0 else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from amity.net.wire import CardData, Manifest, Refused, Schema, check_body, decode_sketch, said
+from amity.net.wire import CardData, Manifest, Refused, WireSchema, check_body, decode_sketch, said
 
 KEPT = 2
 """Rounds of which cards and models are kept."""
@@ -36,9 +36,10 @@ class Notice:
         return self.manifest.round
 
 
-def read_notice(manifest: Manifest, body: bytes, schema: Schema) -> Notice:
+def read_notice(manifest: Manifest, body: bytes, schema: WireSchema) -> Notice:
     """A card's content; the body may be missing, to be fetched later."""
     data: CardData = said(CardData, manifest)
+    schema = schema.at(manifest.round)
     needed = schema.sketch > 0 and data.phase == "ready"
     if needed != (manifest.length > 0):
         raise Refused(

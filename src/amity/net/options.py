@@ -27,6 +27,8 @@ class Net:
     """So long an ask may take, with all its repetitions."""
     gather: Seconds = 30.0
     """So long the first round waits for members to appear."""
+    least: Annotated[int, Field(ge=0, le=2**31)] = 1
+    """No round begins with fewer neighbours present; it waits for them. 0: goes on alone."""
     staleness: Annotated[int, Field(ge=0)] = 3
     """With sync=none: cards that are more rounds behind mine are not used."""
     transfer: Literal["fp32", "bf16", "int8"] = "fp32"

@@ -15,13 +15,15 @@ from amity.net.limits import Allowance, Allowances
 from amity.net.link.base import Request
 from amity.net.options import Net
 from amity.net.trust.roster import Roster
-from amity.net.wire import SKEW_MS, Expected, Manifest, Refused, Schema, open_head
+from amity.net.wire import SKEW_MS, Expected, Manifest, Refused, WireSchema, open_head
 
 ASK_AGE = 60.0
 """Seconds after which an ask is stale."""
 ONE_THREAD = (torch.set_num_threads, (1,))
 """torch counts its threads for each thread of ours: with another number, sums have other bits."""
 MOST_TRANSFERS = 128
+GREETINGS = ("hello", "terms")
+"""What a member with another schema may ask: to find out in what we differ."""
 
 
 class Service:
@@ -31,7 +33,7 @@ class Service:
         self,
         *,
         me: str,
-        schema: Schema,
+        schema: WireSchema,
         net: Net,
         answers: Answering,
         allowances: Allowances,
@@ -103,7 +105,7 @@ class Service:
             kinds=("ask",),
             sender=request.asker,
             max_age=ASK_AGE,
-            any_schema=request.method == "hello",
+            any_schema=request.method in GREETINGS,
         )
         manifest, _ = open_head(request.payload, self._roster(), want)
         if manifest.to != self._me or manifest.data.get("method") != request.method:

@@ -147,11 +147,12 @@ def split_net(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
 
 def for_network(config: Config) -> Config:
     """The config as a real peer runs it; what only a simulator can do is refused."""
-    if isinstance(config.strategy.instance, Reference):
-        raise ConfigError(
-            f"strategy={config.strategy.name}: is a reference that sees more than a peer can; it"
-            " runs in `amity run` only"
-        )
+    for _, phase in config.phases:
+        if isinstance(phase.strategy.instance, Reference):
+            raise ConfigError(
+                f"strategy={phase.strategy.name}: is a reference that sees more than a peer can; it"
+                " runs in `amity run` only"
+            )
     if not config.attack.instance.harmless:
         raise ConfigError(
             f"attack={config.attack.name}: is for `amity run`; real peers do not attack. Leave"

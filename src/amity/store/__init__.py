@@ -1,6 +1,7 @@
 """A run is a directory.
 
     config.toml                  the resolved config
+    extended.jsonl               if it was extended: before which round, and to what
     metrics.jsonl                one line per round and peer
     edges.jsonl                  one line per round and peer: who took how much from whom
     rounds.jsonl                 one line per round: the whole network
@@ -14,20 +15,25 @@ trusted.
 """
 
 from amity.store.checks import differences, refuse_foreign, refuse_unusable, same_code
+from amity.store.owner import Owner, how_to_go_on, owner_of, refuse_others
 from amity.store.reading import Commit, commits, read_config, read_lines, read_records
 from amity.store.rundir import Checkpointed, RunDir, finished
 
 __all__ = [
     "Checkpointed",
     "Commit",
+    "Owner",
     "RunDir",
     "commits",
     "differences",
     "finished",
+    "how_to_go_on",
+    "owner_of",
     "read_config",
     "read_lines",
     "read_records",
     "refuse_foreign",
+    "refuse_others",
     "refuse_unusable",
     "same_code",
 ]

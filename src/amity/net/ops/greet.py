@@ -47,13 +47,11 @@ def _greet(online: Online, j: str) -> Finding:
         return Finding(
             f"greet {j}", False, f"its clock and mine are {abs(apart):.0f} s apart; set them (NTP)"
         )
-    if manifest.schema_ != online.workshop.schema.digest:
-        return Finding(
-            f"greet {j}",
-            False,
-            "runs another model, class list, proxy, kind of method or seed; compare [run] of"
-            " peer.toml",
-        )
+    round = manifest.data.get("round")
+    online.accord.enter(round if isinstance(round, int) else 0)
+    online.accord.meet(j)
+    if differs := online.accord.difference(j) or online.accord.coming(j):
+        return Finding(f"greet {j}", False, differs)
     version = str(manifest.data.get("version"))[:20]
     other = "" if version == __version__ else f", Amity {version} (mine: {__version__})"
-    return Finding(f"greet {j}", True, f"same model, in round {manifest.data.get('round')}{other}")
+    return Finding(f"greet {j}", True, f"same model, in round {round}{other}")

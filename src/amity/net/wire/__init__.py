@@ -6,7 +6,8 @@ A message is a **head** and, for some kinds, a **body**:
     head = "AMT1" | length of signature (2 bytes) | length of manifest (4 bytes)
            | signature | manifest (JSON)
     body = safetensors, as long as the manifest says and with the SHA-256 that it says;
-           what a strategy says publicly is JSON: finite numbers by name
+           what a strategy says publicly is JSON: finite numbers by name;
+           so are terms: what all members must have in common
 
 The sender signs the manifest with the key that the roster lists, so neither a relay nor another
 member can alter a message or put words into somebody's mouth. Checks stand in the order of their
@@ -39,19 +40,22 @@ from amity.net.wire.heads import (
 )
 from amity.net.wire.manifest import (
     LARGEST_HEADER,
+    LARGEST_TERMS,
+    PROTOCOL,
     CardData,
     Format,
     Kind,
     Manifest,
     Refused,
-    Schema,
     ShareData,
     VisitData,
+    WireSchema,
     digest_of,
     losses_of,
     said,
     says_in,
 )
+from amity.net.wire.terms import Terms, other_protocol
 
 __all__ = [
     "BLOCK",
@@ -59,7 +63,9 @@ __all__ = [
     "LARGEST_HEADER",
     "LARGEST_MANIFEST",
     "LARGEST_SKETCH",
+    "LARGEST_TERMS",
     "MAGIC",
+    "PROTOCOL",
     "SKEW_MS",
     "CardData",
     "Expected",
@@ -67,10 +73,11 @@ __all__ = [
     "Kind",
     "Manifest",
     "Refused",
-    "Schema",
     "ShareData",
     "Stamp",
+    "Terms",
     "VisitData",
+    "WireSchema",
     "check_body",
     "decode_share",
     "decode_sketch",
@@ -81,6 +88,7 @@ __all__ = [
     "frame",
     "losses_of",
     "open_head",
+    "other_protocol",
     "quantise",
     "said",
     "says_in",

@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 
 from amity.core import Share
-from amity.net.wire.manifest import LARGEST_HEADER, Format, Manifest, Refused, Schema
+from amity.net.wire.manifest import LARGEST_HEADER, Format, Manifest, Refused, WireSchema
 
 BLOCK = 256
 """Numbers that share one scale in int8."""
@@ -140,9 +140,10 @@ def encode_share(
 
 
 def decode_share(
-    manifest: Manifest, body: bytes | bytearray, schema: Schema
+    manifest: Manifest, body: bytes | bytearray, schema: WireSchema
 ) -> tuple[Share, torch.Tensor | None]:
     """The model of a body, and the sketch that a visit brings along."""
+    schema = schema.at(manifest.round)
     count, mask = _mask_of(body, schema) if schema.masked else (schema.size, None)
     shapes: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
         "theta": (_NUMBERS[manifest.format], (count,))
@@ -164,7 +165,7 @@ def decode_share(
     return Share(theta, mask), sketch
 
 
-def _mask_of(body: bytes | bytearray, schema: Schema) -> tuple[int, torch.Tensor]:
+def _mask_of(body: bytes | bytearray, schema: WireSchema) -> tuple[int, torch.Tensor]:
     """The mask says how many numbers there must be, so it is read first."""
     header, data = _header(body)
     entry = header.get("mask")

@@ -11,13 +11,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from amity.core import in_force
 from amity.facts import Losses
 from amity.round.saying import LARGEST_SAID, decode_says
 
+PROTOCOL = 2
+"""What peers say to each other, and how. 1 is that of Amity 0.1.0, which has no number on the
+wire."""
 LARGEST_HEADER = 4096
 """Of a body's safetensors header: we send at most four tensors."""
+LARGEST_TERMS = 96 * 1024
+"""Bytes of terms on the way; those of a table of some thousand columns are more, and not told."""
 
-Kind = Literal["card", "share", "start", "probe", "visit", "says", "ask", "answer"]
+Kind = Literal["card", "share", "start", "probe", "visit", "says", "terms", "ask", "answer"]
 Format = Literal["fp32", "bf16", "int8"]
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Token = Annotated[str, Field(pattern=r"^[0-9a-f]{0,32}$")]
@@ -116,7 +122,7 @@ def says_in(body: bytes) -> dict[str, float]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schema:
+class WireSchema:
     """What all members must have in common, and what a body must look like. `digest` names it on
     the wire."""
 
@@ -133,6 +139,12 @@ class Schema:
     """Bits of each of these numbers: 1 where only signs are shown."""
     max_norm: float = 1e6
     """No model of a larger norm is taken."""
+    later: tuple[tuple[int, WireSchema], ...] = ()
+    """From which round on which schema holds instead, by planned changes."""
+
+    def at(self, round: int) -> WireSchema:
+        """What holds in a round."""
+        return in_force(self, self.later, round)
 
     def longest(self, kind: str) -> int:
         """The most bytes that a body of a kind can have."""
@@ -142,6 +154,7 @@ class Schema:
             "probe": (self.bits * self.probe + 7) // 8,
             "visit": (self.bits * self.probe + 7) // 8 + model,
             "says": LARGEST_SAID,
+            "terms": LARGEST_TERMS,
             "ask": 0,
             "answer": 0,
         }
