@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from amity.data import Dataset, datasets, partitions, shifts
     from amity.errors import AmityError
     from amity.events import (
+        Diverged,
         Event,
         PeerEvent,
         Progress,
@@ -133,7 +134,7 @@ DATA = {"amity.data": ("Dataset", "datasets", "partitions", "shifts")}
 WATCHING = {
     "amity.events": (
         *("Event", "PeerEvent", "Progress", "RoundDone", "RunDone", "RunFailed", "RunQueued"),
-        *("RunStarted", "Sink"),
+        *("RunStarted", "Diverged", "Sink"),
     ),
     "amity.records": ("PeerRecord", "Report", "RoundRecord"),
 }
@@ -162,6 +163,7 @@ __all__ = [
     "Degree",
     "Distance",
     "Distances",
+    "Diverged",
     "Event",
     "Explains",
     "Fact",

@@ -21,7 +21,7 @@ from amity.records import PeerRecord, Report, RoundRecord, Scores
 from amity.round.cards import Sketches
 from amity.round.clock import Clock
 from amity.round.deciding import blaming, plain, view_of
-from amity.round.recording import is_due, record_of
+from amity.round.recording import count_diverged, is_due, record_of
 from amity.round.saying import says_of
 from amity.round.shard import Trained
 
@@ -154,6 +154,7 @@ class Rounds:
             available=available,
             decision=decision,
             train_loss=trained.loss,
+            diverged=trained.diverged,
             ledger=ledger,
             scores=shop.shard.evaluate((shop.me,), t)[0] if due else Scores(),
             missing=len(desk.missing),
@@ -176,6 +177,7 @@ def _of_network(record: PeerRecord) -> RoundRecord:
         round=record.round,
         taken=float(record.taken),
         accuracy=record.accuracy,
+        diverged=count_diverged([record]),
         epsilon=record.epsilon,
         excluded=record.excluded,
     )

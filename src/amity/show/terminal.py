@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from amity.console import blank_table, complain, err_console, out_console, say, status
 from amity.show.decisions import last_round_said
+from amity.show.remarks import remarks, remarks_of
 from amity.show.summary import cells_of, columns_of, summarise
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def show_table(comparison: Comparison) -> None:
     for line in comparison.lines:
         if line.epsilon_excludes:
             say(f"* {line.label}: ε is for the training only; it excludes {line.epsilon_excludes}")
+    for remark in remarks_of(comparison.results):
+        say(remark)
 
 
 def show_worlds(worlds: Worlds) -> None:
@@ -69,6 +72,8 @@ def show_worlds(worlds: Worlds) -> None:
     for world, comparison in worlds.comparisons.items():
         if friend := comparison.story.said:
             say(f"{world}: here a friend is {friend}")
+        for remark in remarks_of(comparison.results):
+            say(f"{world}: {remark}")
 
 
 def show_run(result: Result, page: Path) -> None:
@@ -78,6 +83,8 @@ def show_run(result: Result, page: Path) -> None:
     for (name, tip), value in zip(columns.items(), cells_of(line, columns), strict=True):
         if value != "-":
             out_console.print(f"{name:>10}  {escape(value):<14} [dim]{tip}[/dim]", soft_wrap=True)
+    for word, remark in remarks(result).items():
+        say(f"{word:>10}  {remark}")
     if said := last_round_said(result):
         say(f"{'company':>10}  in the last round {said}")
     if result.privacy:
