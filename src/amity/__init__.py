@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         START,
         Answers,
         Ask,
+        Band,
         Card,
         Context,
         Decision,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         State,
         Stats,
         Strategy,
+        Traffic,
         Training,
         View,
         chain,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from amity.data import Dataset, datasets, partitions, shifts
     from amity.errors import AmityError
     from amity.events import (
+        Diverged,
         Event,
         PeerEvent,
         Progress,
@@ -112,7 +115,7 @@ RUNNING = {
 STRATEGY_KIT = {
     "amity.core": (
         *("Ask", "Answers", "Card", "Decision", "PeerId", "Plan", "Reference", "Row", "START"),
-        *("Explains", "Strategy", "View", "chain", "spread", "taken_from"),
+        *("Explains", "Strategy", "View", "chain", "spread", "taken_from", "Traffic", "Band"),
     ),
     "amity.facts": (
         *("Cosine", "Degree", "Distance", "Distances", "Fact", "Groups", "Labels", "Likeness"),
@@ -139,7 +142,7 @@ DATA = {"amity.data": ("Dataset", "datasets", "partitions", "shifts")}
 WATCHING = {
     "amity.events": (
         *("Event", "PeerEvent", "Progress", "RoundDone", "RunDone", "RunFailed", "RunQueued"),
-        *("RunStarted", "Sink"),
+        *("RunStarted", "Diverged", "Sink"),
     ),
     "amity.records": ("PeerRecord", "Report", "RoundRecord"),
 }
@@ -155,6 +158,7 @@ __all__ = [
     "AmityError",
     "Answers",
     "Ask",
+    "Band",
     "Card",
     "CardSpec",
     "Cardless",
@@ -167,6 +171,7 @@ __all__ = [
     "Degree",
     "Distance",
     "Distances",
+    "Diverged",
     "Event",
     "Explains",
     "Fact",
@@ -208,6 +213,7 @@ __all__ = [
     "Stats",
     "Strategy",
     "Sweep",
+    "Traffic",
     "Training",
     "View",
     "Visit",

@@ -12,6 +12,7 @@ from typing import Any
 
 from amity.core import Card, PeerId
 from amity.errors import ConfigError
+from amity.net.accord import Accord
 from amity.net.answers import Answering
 from amity.net.audit import Audit
 from amity.net.board import Board, Notice
@@ -88,7 +89,9 @@ class Online:
     @cached_property
     def stamp(self) -> Stamp:
         papers = self.papers
-        return Stamp(papers.identity, papers.roster.network, self.workshop.schema.digest)
+        schema = self.workshop.schema
+        later = tuple((start, one.digest) for start, one in schema.later)
+        return Stamp(papers.identity, papers.roster.network, schema.digest, later)
 
     @cached_property
     def board(self) -> Board:
@@ -169,15 +172,24 @@ class Online:
     @cached_property
     def waiting(self) -> Waiting:
         return Waiting(
+            me=self.workshop.me,
             net=self.setup.net,
             rounds=self.workshop.config.rounds,
             board=self.board,
             courier=self.courier,
             errands=self._errands,
             audit=self.audit,
+            accord=self.accord,
+            told=self.answers.told,
             near=self.membership.near,
             roster=self.membership.roster,
             stop=self.stop,
+        )
+
+    @cached_property
+    def accord(self) -> Accord:
+        return Accord(
+            mine=self.workshop.terms, courier=self.courier, board=self.board, audit=self.audit
         )
 
     @cached_property
@@ -218,7 +230,7 @@ class Online:
             format=self.setup.net.transfer,
             tally=self.tally,
             card=card,
-            spec=self.workshop.spec,
+            spec=self.workshop.spec(peer.round),
             degree=degree,
             phase=phase,
             says=says or {},

@@ -29,6 +29,7 @@ from amity.core import (
     Stats,
     Training,
     TrainingRequest,
+    in_force,
 )
 from amity.data.samples import PeerData, Samples
 from amity.errors import StrategyError
@@ -56,6 +57,10 @@ class World:
     initial: torch.Tensor
     epochs: int
     epochs_head: int
+    later: tuple[tuple[int, tuple[int, int]], ...] = ()
+    """From which round on there are other numbers of epochs."""
+    extended: tuple[tuple[int, int], ...] = ()
+    """Before which round the run was extended, and how many rounds it had until then."""
     fact_examples: int
     """How many of its training examples a peer uses to answer facts about models (0: all)."""
     privacy: Mechanism = field(default_factory=NoPrivacy)
@@ -65,6 +70,14 @@ class World:
     secret: bool = False
     """Whether privacy draws from the operating system, as real peers do, and not from the seed that
     all members know."""
+
+    def epochs_at(self, round: int) -> tuple[int, int]:
+        """Epochs of a round: K_w, K_β."""
+        return in_force((self.epochs, self.epochs_head), self.later, round)
+
+    def horizon(self, round: int) -> int:
+        """How many rounds were planned when a round was done."""
+        return next((before for at, before in self.extended if round < at), self.rounds)
 
 
 @dataclass(frozen=True)
@@ -97,7 +110,7 @@ class Peer:
         self.ledger = Ledger()
         self.stats = Stats()
         self.attacking = name in world.attackers
-        planned = world.rounds * world.epochs
+        planned = world.horizon(0) * world.epochs
         self.solo = Solo(data.train, world.initial, world.learner, planned, rows.alone)
         self.allowed: int | None = None
         """How many more private steps (or uploads) the budget has room for; None: any number."""
@@ -123,14 +136,15 @@ class Peer:
         stream = rng(world.seed, purpose, self.round, self.name, *names)
         if world.secret and world.privacy.trains:
             stream = _unguessable()  # who knows the batches knows better than ε says
+        epochs, epochs_head = world.epochs_at(self.round)
         return Context(
             learner=world.learner,
             train=self.data.train,
             rng=stream,
-            epochs=world.epochs,
-            epochs_head=world.epochs_head,
+            epochs=epochs,
+            epochs_head=epochs_head,
             round=self.round,
-            rounds=world.rounds,
+            rounds=world.horizon(self.round),
             seed=world.seed,
             purpose=purpose,
             visiting=visiting,

@@ -15,7 +15,7 @@ from typing import IO, Any, Protocol
 import torch
 
 from amity._version import __version__
-from amity.config import Config, load
+from amity.config import Config
 from amity.core import PeerId
 from amity.data.schema import Schema
 from amity.errors import RunDirError, StorageError, StrategyError, brief
@@ -24,6 +24,9 @@ from amity.learn.tensors import encode
 from amity.records import EdgeRecord, Record, Report, TimingRecord
 from amity.store.best import BestModels
 from amity.store.checks import differences, refuse_unusable, same_code
+from amity.store.extending import extend as extend_to
+from amity.store.extending import extension
+from amity.store.owner import Owner, how_to_go_on, mark, refuse_others
 from amity.store.reading import (
     BEFORE,
     CODE,
@@ -32,6 +35,7 @@ from amity.store.reading import (
     Commit,
     commits,
     config_digest,
+    load_config,
     read_config,
     schema_of,
 )
@@ -75,21 +79,17 @@ class RunDir:
         self._best = BestModels(path)
 
     @staticmethod
-    def check(path: Path, config: Config) -> Config:
+    def check(
+        path: Path, config: Config, owner: Owner = "simulation", extend: bool = False
+    ) -> Config:
         """Refuse a directory that cannot be used or belongs to something else. If it holds a run of
-        this config, what the config leaves open is taken from there."""
+        this config, what the config leaves open is taken from there. With `extend`, it may also
+        hold a shorter run of it."""
         refuse_unusable(path)
-        existing = path / "config.toml"
-        if existing.exists():
-            other = load(existing)
-            config = config.completed(other)
-            other = other.completed(config)
-            if other.digest != config.digest:
-                keys = ", ".join(differences(other, config)[:4])
-                raise RunDirError(
-                    f"{path}: holds a run of another config (differs in {keys}); choose another"
-                    " out="
-                )
+        refuse_others(path, owner)
+        if (path / "config.toml").exists():
+            longer = extension(path, config) if extend else None
+            config = longer or _same(path, config)
             same_code(path, config)
         elif path.exists() and any(
             p.name not in BEFORE and p.suffix != ".tmp" for p in path.iterdir()
@@ -98,9 +98,12 @@ class RunDir:
         return config
 
     @classmethod
-    def create(cls, path: Path, config: Config) -> RunDir:
-        """A new directory, or an old one of the same config."""
-        cls.check(path, config)
+    def create(
+        cls, path: Path, config: Config, owner: Owner = "simulation", extend: bool = False
+    ) -> RunDir:
+        """A new directory, or an old one of the same config; with `extend`, also of a shorter
+        one."""
+        cls.check(path, config, owner, extend)
         text = config.to_toml()
         try:
             (path / "checkpoint").mkdir(parents=True, exist_ok=True)
@@ -108,14 +111,19 @@ class RunDir:
             raise RunDirError(
                 f"{path}: cannot be created ({error.strerror}); choose another out="
             ) from None
+        mark(path, owner)
         if not (path / "config.toml").exists():
             if config.own_code:
                 write_atomically(path / CODE, dump(config.own_code))
             write_atomically(path / "config.toml", text.encode())
+        elif extend and (longer := extension(path, config)) is not None:
+            extend_to(path, longer)
         return cls(path, config)
 
     @classmethod
     def open(cls, path: Path) -> RunDir:
+        """A simulated run that is there already."""
+        refuse_others(path, "simulation")
         config = read_config(path)
         same_code(path, config)
         return cls(path, config)
@@ -234,8 +242,8 @@ class RunDir:
 
     def _lost(self, what: str) -> StorageError:
         return StorageError(
-            f"{what}; everything up to the last checkpoint is kept: make room, then `amity resume"
-            f" {self.path}`"
+            f"{what}; everything up to the last checkpoint is kept: make room, then"
+            f" {how_to_go_on(self.path)}"
         )
 
     def checkpoint(self, simulation: Checkpointed) -> None:
@@ -273,6 +281,22 @@ class RunDir:
             old.unlink()
             old.with_suffix(".safetensors").unlink(missing_ok=True)
         self._best.commit()
+
+
+def _same(path: Path, config: Config) -> Config:
+    """The config, if the directory holds a run of it; what it leaves open is taken from there."""
+    other = load_config(path)
+    config = config.completed(other)
+    other = other.completed(config)
+    if other.digest == config.digest:
+        return config
+    keys = differences(other, config)
+    remedy = "choose another out="
+    if keys == ["rounds"] and config.rounds > other.rounds:
+        remedy = f"`amity resume {path} rounds={config.rounds}` extends it, or {remedy}"
+    raise RunDirError(
+        f"{path}: holds a run of another config (differs in {', '.join(keys[:4])}); {remedy}"
+    )
 
 
 def finished(path: Path, config: Config) -> bool:
