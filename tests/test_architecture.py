@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 LEAVES = (
-    "_version errors lazy rng files processes geometry registry topology units console forward"
+    "_version errors lazy rng files processes geometry registry toml topology units console forward"
     " core facts records events"
 )
 LAYERS: list[set[str]] = [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from amity.cli.common import Keys, Where, Words, sinks_of
+from amity.cli.common import Keys, Where, Words, say_data, sinks_of
 from amity.console import complain, err_console, say, status
 from amity.errors import ConfigError
 from amity.files import write_atomically
@@ -235,7 +235,8 @@ def _announce(configs: Sequence[Config], jobs: int) -> None:
 
     config = configs[0]
     with status(f"reading {config.data.name}"):
-        load_data(config)
+        dataset = load_data(config)
+    say_data(dataset)
     what = f"{len(configs)} runs" if len(configs) > 1 else config.label
     say(
         f"{what}: {config.dataset_label}, {config.peers} peers, {config.rounds} rounds;"

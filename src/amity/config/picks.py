@@ -29,10 +29,18 @@ def named(key: str, value: Any) -> Mapping[str, Any]:
     if table is None and isinstance(value, Mapping):
         if not all(isinstance(option, str) for option in value):
             raise ConfigError(f"{key}: expected options by name, got {list(value)!r}")
-        _refuse_spec(key, section, str(value.get("name", "")))
-        return value
+        return _read_name(key, section, value)
     if table is None:
         raise ConfigError(f"{key}: {section.registry.refusal(value)}")
+    return table
+
+
+def _read_name(key: str, section: Section, table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A table whose name is a path says what it is by that."""
+    name = table.get("name")
+    if isinstance(name, str):
+        _refuse_spec(key, section, name)
+        return {**table, **(section.read(name) or {})}
     return table
 
 

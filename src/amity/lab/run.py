@@ -109,6 +109,8 @@ def _go(directory: RunDir, simulation: Simulation, teller: Teller) -> Result:
     config = directory.config
     simulation.on_part = teller.progress
     with directory:
+        if (dataset := load_data(config)).form is not None:
+            directory.same_data(dataset.schema)
         teller.started(directory.recover(simulation), config.to_dict())
         losses, whole = 0, True
         while simulation.next_round < config.rounds or not whole:

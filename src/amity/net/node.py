@@ -76,6 +76,8 @@ class Node:
         torch.set_num_threads(1)
         config = self.workshop.config
         with self._teller, self._directory() as directory:
+            if self.workshop.meaning is not None:
+                directory.same_data(self.workshop.meaning)
             if directory.recover(self) >= config.rounds:
                 self._teller.started(config.rounds)
                 return  # all is done, and those who needed it have gone

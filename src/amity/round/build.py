@@ -3,11 +3,13 @@ the shard."""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -48,16 +50,28 @@ def one_thread() -> Iterator[None]:
 
 
 @lru_cache(maxsize=4)
-def _load_data(name: str, options: str, source: Any) -> Dataset:
+def _load_data(name: str, options: str, files: str, source: Any) -> Dataset:
     dataset: Dataset = source.load()
+    for note in dataset.notes:
+        logging.getLogger("amity").info("data: %s", note)
     return dataset
 
 
 def load_data(config: Config) -> Dataset:
-    """The dataset of a config. It is kept in memory, so all runs of a process share it."""
-    return _load_data(
-        config.data.name, repr(sorted(config.data.options.items())), config.data.instance
-    )
+    """The dataset of a config. It is kept in memory, so all runs of a process share it, until its
+    files change."""
+    options = config.data.options
+    files = repr([_stamp(options.get(key)) for key in ("path", "schema")])
+    return _load_data(config.data.name, repr(sorted(options.items())), files, config.data.instance)
+
+
+def _stamp(path: Any) -> tuple[str, int, int] | None:
+    """A file as it lies there now; None: there is none."""
+    try:
+        found = Path(path).stat()
+    except (OSError, TypeError, ValueError):
+        return None
+    return str(Path(path).absolute()), found.st_mtime_ns, found.st_size
 
 
 def deal_out(config: Config, dataset: Dataset, names: tuple[PeerId, ...]) -> dict[PeerId, PeerData]:

@@ -2,6 +2,7 @@
 
     config.toml                  the resolved config
     extended.jsonl               if it was extended: before which round, and to what
+    schema.json                  of one's own data: what inputs and classes mean
     metrics.jsonl                one line per round and peer
     edges.jsonl                  one line per round and peer: who took how much from whom
     rounds.jsonl                 one line per round: the whole network
@@ -16,7 +17,7 @@ trusted.
 
 from amity.store.checks import differences, refuse_foreign, refuse_unusable, same_code
 from amity.store.owner import Owner, how_to_go_on, owner_of, refuse_others
-from amity.store.reading import Commit, commits, read_config, read_lines, read_records
+from amity.store.reading import Commit, commits, read_config, read_lines, read_records, schema_of
 from amity.store.rundir import Checkpointed, RunDir, finished
 
 __all__ = [
@@ -36,4 +37,5 @@ __all__ = [
     "refuse_others",
     "refuse_unusable",
     "same_code",
+    "schema_of",
 ]

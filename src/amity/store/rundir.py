@@ -17,6 +17,7 @@ import torch
 from amity._version import __version__
 from amity.config import Config
 from amity.core import PeerId
+from amity.data.schema import Schema
 from amity.errors import RunDirError, StorageError, StrategyError, brief
 from amity.files import dump, write_atomically
 from amity.learn.tensors import encode
@@ -29,11 +30,13 @@ from amity.store.reading import (
     BEFORE,
     CODE,
     LINES,
+    SCHEMA,
     Commit,
     commits,
     config_digest,
     load_config,
     read_config,
+    schema_of,
 )
 
 KEEP = 2
@@ -152,6 +155,24 @@ class RunDir:
                 continue
         if self._lock:
             self._lock.close()
+
+    def same_data(self, schema: Schema) -> None:
+        """A run is continued with data of the meaning that it began with. Before its first round,
+        and whenever own statistics have changed, the schema is written down."""
+        began = schema_of(self.path)
+        if began is None and schema.columns and next(commits(self.path), None) is not None:
+            raise RunDirError(
+                f"{self.path}: began when the columns of a table were inputs in the order of the"
+                " file; now they are in the order of their names. Choose another out="
+            )
+        said = "" if began is None else schema.difference(began)
+        if said:
+            raise RunDirError(
+                f"{self.path}: its data has changed since it began (there): {said}; put it back, or"
+                " choose another out="
+            )
+        if began != schema:
+            write_atomically(self.path / SCHEMA, dump(schema.to_dict()))
 
     # -- reading back ------------------------------------------------------------------------------
 
