@@ -12,7 +12,7 @@ import pytest
 
 LEAVES = (
     "_version errors lazy rng files processes geometry registry toml topology units console forward"
-    " core facts records events"
+    " core facts records events differences"
 )
 LAYERS: list[set[str]] = [
     set(LEAVES.split()),

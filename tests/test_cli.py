@@ -51,8 +51,9 @@ def test_compare_shows_a_table_with_references_marked(call: Call) -> None:
     )
     assert code == 0
     assert "oracle (reference)" in out
-    assert re.search(r"gossip:k=2 +\d+\.\d +\d+\.\d", out)
-    assert "6 of 6 rounds done; leading at round 2: " in out
+    assert re.search(r"gossip:k=2 +\d+\.\d +(-|[+-]\d+\.\d) +\d+\.\d", out)
+    assert "Nobody can be said to lead: one seed has no intervals." in out
+    assert "6 of 6 rounds done; highest at round 2: " in out
     assert "report: c/report.html" in out
 
 

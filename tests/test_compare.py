@@ -72,12 +72,14 @@ def test_repeating_a_comparison_takes_up_what_is_there(comparison: amity.Compari
 
 def test_the_report_is_one_file_that_loads_nothing(comparison: amity.Comparison) -> None:
     page = (comparison.path / "report.html").read_text()
-    assert page.count("<svg") == 7
+    assert page.count("<svg") == 8
     for title in (
         "Accuracy by round",
         "Accuracy against bytes",
         "Who took from whom",
         "Neighbours taken",
+        "Recall by class",
+        "Differences, paired by seed",
         "The partition",
     ):
         assert title in page
@@ -88,6 +90,7 @@ def test_the_report_is_one_file_that_loads_nothing(comparison: amity.Comparison)
         "summary.csv",
         "summary.json",
         "comparison.json",
+        "commands.jsonl",
     }
 
 

@@ -81,7 +81,8 @@ if TYPE_CHECKING:
     from amity.lab.result import Result
     from amity.lab.run import resume, run
     from amity.lab.swarm import swarm
-    from amity.lab.sweep import Sweep, sweep
+    from amity.lab.sweep import sweep
+    from amity.lab.tries import Sweep
     from amity.lab.worlds import Worlds, compare_worlds
     from amity.peer.proxies import Proxy
     from amity.peer.proxy import CardSpec
@@ -91,7 +92,8 @@ if TYPE_CHECKING:
 RUNNING = {
     "amity.lab.run": ("run", "resume"),
     "amity.lab.compare": ("compare",),
-    "amity.lab.sweep": ("sweep", "Sweep"),
+    "amity.lab.sweep": ("sweep",),
+    "amity.lab.tries": ("Sweep",),
     "amity.lab.swarm": ("swarm",),
     "amity.lab.worlds": ("compare_worlds", "Worlds"),
     "amity.lab.result": ("Result",),

@@ -19,6 +19,7 @@ from amity.cli import lab
 from amity.cli.bench import bench
 from amity.cli.ca import app as ca_app
 from amity.cli.data import app as data_app
+from amity.cli.figures import export_figures
 from amity.cli.peer import app as peer_app
 from amity.cli.peer import relay
 from amity.cli.reproduce import reproduce
@@ -43,6 +44,7 @@ app.command()(lab.compare)
 app.command()(lab.sweep)
 app.command()(reproduce)
 app.command()(lab.report)
+app.command("export-figures")(export_figures)
 app.command()(track)
 app.command()(lab.export)
 app.command()(lab.predict)

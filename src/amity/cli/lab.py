@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from amity.lab.cells import Cell
     from amity.lab.compare import Before
     from amity.lab.comparison import Comparison
-    from amity.lab.sweep import Grid, Sweep
+    from amity.lab.sweep import Grid
+    from amity.lab.tries import Sweep
     from amity.lab.worlds import Worlds
 
 
@@ -105,7 +106,7 @@ def sweep(words: Words = None) -> None:
     """
     from amity.config import SECTIONS, count, load, out_path, seeds_of, split_list, split_words
     from amity.lab.sweep import sweep as sweep_grid
-    from amity.show.terminal import show_table
+    from amity.show.terminal import show_sweep
 
     own = ("strategies", "seeds", "out", "jobs", "budget", "sinks")
     file, values, mine = split_words(words or [], *own)
@@ -124,7 +125,7 @@ def sweep(words: Words = None) -> None:
         sinks=sinks_of(mine, file),
         before=_announcing(jobs),
     )
-    show_table(result.comparison)
+    show_sweep(result)
     _show_best(result, names, grid)
     _finish(result.comparison)
 
@@ -154,11 +155,8 @@ def _show_best(result: Sweep, names: Sequence[str], grid: Grid) -> None:
             f"best of {name} ({tries} tries, by {result.chosen_on} accuracy, "
             f"{100 * result.score(a_try):.1f} %): {a_try.label}"
         )
-    if result.chosen_on == "test":
-        say(
-            "chosen on the test set, which flatters; set partition.validation=0.2 to choose on"
-            " held-out data"
-        )
+    if result.tried.warning:
+        say(result.tried.warning)
 
 
 def report(path: Where) -> None:
@@ -166,7 +164,9 @@ def report(path: Where) -> None:
     peers' folders."""
     from amity.lab.reports import write_report
 
-    say(f"report: {write_report(path)}")
+    with status("drawing the report"):
+        page = write_report(path)
+    say(f"report: {page}")
 
 
 def export(path: Where, words: Keys = None) -> None:

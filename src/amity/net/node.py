@@ -31,7 +31,7 @@ from amity.net.setup import Setup
 from amity.net.spending import Spending
 from amity.net.workshop import Workshop
 from amity.round.deciding import carried
-from amity.store import RunDir
+from amity.store import RunDir, note_command
 
 
 class Node:
@@ -76,6 +76,7 @@ class Node:
         torch.set_num_threads(1)
         config = self.workshop.config
         with self._teller, self._directory() as directory:
+            note_command(directory.path)
             if self.workshop.meaning is not None:
                 directory.same_data(self.workshop.meaning)
             if directory.recover(self) >= config.rounds:

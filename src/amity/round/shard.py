@@ -211,14 +211,17 @@ class Shard:
             [models[at] for at in held_out], [peers[at].data.validation for at in held_out]
         )
         validated = {at: score.accuracy for at, score in zip(held_out, validation, strict=True)}
+        untrained = self._scores([self.world.initial] * len(peers), tests) if round == 0 else []
         return [
             Scores(
                 accuracy=f.accuracy,
                 balanced=f.balanced,
+                by_class={str(label): list(pair) for label, pair in f.by_class.items()},
                 test_loss=f.loss,
                 accuracy_local=a.accuracy,
                 accuracy_mixed=b.accuracy,
                 accuracy_validation=validated.get(at),
+                accuracy_start=untrained[at].accuracy if untrained else None,
             )
             for at, (a, b, f) in enumerate(zip(local, mixed, final, strict=True))
         ]

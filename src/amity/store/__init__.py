@@ -6,7 +6,8 @@
     metrics.jsonl                one line per round and peer
     edges.jsonl                  one line per round and peer: who took how much from whom
     rounds.jsonl                 one line per round: the whole network
-    timings.jsonl                wall-clock times, the only file in which two runs differ
+    timings.jsonl                wall-clock times; in these two files alone two runs differ:
+    commands.jsonl               which commands made it, and when
     checkpoint/round-000010.*    .safetensors: models; .json: the commit record, written last
 
 A checkpoint counts only if its commit record is whole and agrees, by SHA-256, with the tensors and
@@ -16,6 +17,7 @@ trusted.
 """
 
 from amity.store.checks import differences, refuse_foreign, refuse_unusable, same_code
+from amity.store.commands import note_command, read_commands
 from amity.store.owner import Owner, how_to_go_on, owner_of, refuse_others
 from amity.store.reading import Commit, commits, read_config, read_lines, read_records, schema_of
 from amity.store.rundir import Checkpointed, RunDir, finished
@@ -29,7 +31,9 @@ __all__ = [
     "differences",
     "finished",
     "how_to_go_on",
+    "note_command",
     "owner_of",
+    "read_commands",
     "read_config",
     "read_lines",
     "read_records",
