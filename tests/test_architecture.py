@@ -23,7 +23,7 @@ LAYERS: list[set[str]] = [
     {"config"},
     {"round"},
     {"store"},
-    {"simulate", "show"},
+    {"simulate", "show", "use"},
     {"sinks"},
     {"net"},
     {"lab"},

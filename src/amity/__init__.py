@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     )
     from amity.lab.compare import compare
     from amity.lab.comparison import Comparison
+    from amity.lab.export import export
     from amity.lab.result import Result
     from amity.lab.run import resume, run
     from amity.lab.swarm import swarm
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from amity.peer.proxy import CardSpec
     from amity.peer.trials import Agreement, Alone
     from amity.records import PeerRecord, Report, RoundRecord
+    from amity.use.prediction import predict
 
 RUNNING = {
     "amity.lab.run": ("run", "resume"),
@@ -98,6 +100,8 @@ RUNNING = {
     "amity.lab.worlds": ("compare_worlds", "Worlds"),
     "amity.lab.result": ("Result",),
     "amity.lab.comparison": ("Comparison",),
+    "amity.lab.export": ("export",),
+    "amity.use.prediction": ("predict",),
     "amity.config": ("Config", "load"),
     "amity.errors": ("AmityError",),
 }
@@ -211,8 +215,10 @@ __all__ = [
     "compare",
     "compare_worlds",
     "datasets",
+    "export",
     "load",
     "partitions",
+    "predict",
     "resume",
     "run",
     "shifts",

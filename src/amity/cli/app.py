@@ -25,6 +25,7 @@ from amity.cli.peer import relay
 from amity.cli.reproduce import reproduce
 from amity.cli.swarm import swarm
 from amity.cli.track import track
+from amity.cli.use import export, predict, serve
 from amity.console import complain, out_console
 from amity.errors import AmityError, brief
 
@@ -46,8 +47,9 @@ app.command()(reproduce)
 app.command()(lab.report)
 app.command("export-figures")(export_figures)
 app.command()(track)
-app.command()(lab.export)
-app.command()(lab.predict)
+app.command()(export)
+app.command()(predict)
+app.command()(serve)
 app.command()(swarm)
 app.add_typer(peer_app, name="peer")
 app.command()(relay)

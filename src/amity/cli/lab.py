@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from amity.cli.common import Keys, Where, Words, say_data, sinks_of
-from amity.console import complain, err_console, say, status
+from amity.console import complain, say, status
 from amity.errors import ConfigError
-from amity.files import write_atomically
 
 if TYPE_CHECKING:
     from amity.config import Config
@@ -167,40 +164,6 @@ def report(path: Where) -> None:
     with status("drawing the report"):
         page = write_report(path)
     say(f"report: {page}")
-
-
-def export(path: Where, words: Keys = None) -> None:
-    """Take models out of a run: safetensors + config. Own keys: peer=NAME (default: all)
-    out=DIR."""
-    from amity.config import only, out_path
-    from amity.lab.export import export as export_models
-
-    mine = only(words or [], "peer", "out")
-    with status("computing the peers' final models"):
-        folders = export_models(
-            path, mine.get("peer", ""), out_path(mine) if "out" in mine else None
-        )
-    for folder in folders:
-        say(str(folder))
-
-
-def predict(
-    model: Annotated[Path, typer.Argument(help="A folder that `amity export` wrote.")],
-    examples: Annotated[Path, typer.Argument(help="A .npy file, or a .npz file with x (and y).")],
-    words: Keys = None,
-) -> None:
-    """Classify new examples with an exported model, as CSV. Own key: out=FILE."""
-    from amity.config import only, out_path
-    from amity.lab.export import predict as classify
-
-    mine = only(words or [], "out")
-    prediction = classify(model, examples)
-    if "out" in mine:
-        write_atomically(out_path(mine), prediction.to_csv().encode())
-    else:
-        sys.stdout.write(prediction.to_csv())
-    if prediction.accuracy is not None:
-        err_console.print(f"accuracy {100 * prediction.accuracy:.1f} %")
 
 
 def list_entries(

@@ -137,6 +137,7 @@ LOSSES = 10
 def _one_round(directory: RunDir, simulation: Simulation) -> Report:
     report = simulation.round()
     directory.append(report)
+    directory.keep_best(report, simulation)
     done = simulation.next_round
     if done % directory.config.checkpoint.every == 0 or done == directory.config.rounds:
         directory.checkpoint(simulation)

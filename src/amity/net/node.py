@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -122,6 +122,7 @@ class Node:
             done = rounds.play(now, memory)
             self.memory, self.next_round = done.memory, now.round + 1
             directory.append(done.report)
+            directory.keep_best(done.report, self)
             directory.checkpoint(self)
             online.audit.flush()
             self._teller.round(done.report)
@@ -147,8 +148,11 @@ class Node:
     def names(self) -> tuple[PeerId, ...]:
         return (self.me,)
 
-    def snapshots(self) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
-        yield self.me, dict(self.workshop.peer.snapshot())
+    def snapshots(
+        self, names: Collection[PeerId] | None = None
+    ) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
+        if names is None or self.me in names:
+            yield self.me, dict(self.workshop.peer.snapshot())
 
     @property
     def memories(self) -> dict[PeerId, Any]:

@@ -21,6 +21,7 @@ from amity.data.samples import PeerData
 from amity.errors import ConfigError, StrategyError
 from amity.learn.layout import layout_of
 from amity.learn.learner import Learner, Precision, Recipe, native_bf16
+from amity.learn.models import build_module
 from amity.learn.stacked import Stack
 from amity.learn.tensors import TYPES
 from amity.peer.attacks import attackers
@@ -92,7 +93,8 @@ def make_learner(config: Config, shape: tuple[int, ...], classes: int) -> Learne
     seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng(config.seed, "model").integers(2**62)))
-        module = config.model.instance.build(shape, classes)
+        model = config.model
+        module = build_module(model.label, model.instance, shape, classes, own=bool(model.code))
     train, (now, *later) = config.train, ((at, _recipe(c.train)) for at, c in config.phases)
     recipe = replace(now[1], later=tuple(later))
     if recipe.augment and len(shape) != 3:

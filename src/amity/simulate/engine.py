@@ -9,7 +9,7 @@ its answers.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -329,10 +329,12 @@ class Simulation:
 
     # -- checkpoints -------------------------------------------------------------------------------
 
-    def snapshots(self) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
-        """Tensors by peer. Together with config and notebooks, the rest of the run depends on
-        nothing else."""
-        return self.crew.snapshots()
+    def snapshots(
+        self, names: Collection[PeerId] | None = None
+    ) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
+        """Tensors by peer, of these or of all. Together with config and notebooks, the rest of the
+        run depends on nothing else."""
+        return self.crew.snapshots([n for n in self.names if names is None or n in names])
 
     @property
     def memories(self) -> dict[PeerId, Any]:

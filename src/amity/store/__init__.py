@@ -9,6 +9,7 @@
     timings.jsonl                wall-clock times; in these two files alone two runs differ:
     commands.jsonl               which commands made it, and when
     checkpoint/round-000010.*    .safetensors: models; .json: the commit record, written last
+    best/PEER-000007.safetensors a peer after its best round, where there are validation examples
 
 A checkpoint counts only if its commit record is whole and agrees, by SHA-256, with the tensors and
 with the lines written so far. `recover` takes the newest such record and cuts the line files back
@@ -16,6 +17,7 @@ to it. So torn lines, half-written checkpoints and anything after a kill are rep
 trusted.
 """
 
+from amity.store.best import best_model, best_records
 from amity.store.checks import differences, refuse_foreign, refuse_unusable, same_code
 from amity.store.commands import note_command, read_commands
 from amity.store.owner import Owner, how_to_go_on, owner_of, refuse_others
@@ -27,6 +29,8 @@ __all__ = [
     "Commit",
     "Owner",
     "RunDir",
+    "best_model",
+    "best_records",
     "commits",
     "differences",
     "finished",

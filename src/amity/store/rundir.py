@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol
@@ -22,6 +22,7 @@ from amity.errors import RunDirError, StorageError, StrategyError, brief
 from amity.files import dump, write_atomically
 from amity.learn.tensors import encode
 from amity.records import EdgeRecord, Record, Report, TimingRecord
+from amity.store.best import BestModels
 from amity.store.checks import differences, refuse_unusable, same_code
 from amity.store.extending import extend as extend_to
 from amity.store.extending import extension
@@ -55,7 +56,9 @@ class Checkpointed(Protocol):
     @property
     def memories(self) -> dict[PeerId, Any]: ...
 
-    def snapshots(self) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]: ...
+    def snapshots(
+        self, names: Collection[PeerId] | None = None
+    ) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]: ...
 
     def restore(
         self,
@@ -73,6 +76,7 @@ class RunDir:
         self._streams: dict[str, IO[bytes]] = {}
         self._hashes = {name: hashlib.sha256() for name in LINES}
         self._lock: IO[bytes] | None = None
+        self._best = BestModels(path)
 
     @staticmethod
     def check(
@@ -193,6 +197,7 @@ class RunDir:
                 self._streams[name].close()
             self._streams[name] = stream
             self._hashes[name] = hashlib.sha256(path.read_bytes()[:size])
+        self._best.recover(self.path / "metrics.jsonl")
         if "timings.jsonl" in self._streams:
             self._streams["timings.jsonl"].close()
         self._streams["timings.jsonl"] = open(self.path / "timings.jsonl", "ab")  # noqa: SIM115
@@ -214,6 +219,16 @@ class RunDir:
         at = round(time.time(), 2)
         timing = TimingRecord(round=report.round, seconds=total, at=at, notes=phases)
         self._write("timings.jsonl", [timing])
+
+    def keep_best(self, report: Report, simulation: Checkpointed) -> None:
+        """Put aside the peers that are, after this round, as good on their validation examples as
+        never before."""
+        try:
+            self._best.take(report.peers.values(), simulation.snapshots)
+        except OSError as error:
+            raise self._lost(
+                f"{self.path / 'best'}: cannot be written ({error.strerror})"
+            ) from None
 
     def _write(self, name: str, records: Iterable[Record]) -> None:
         data = b"".join(dump(record.line()) for record in records)
@@ -265,6 +280,7 @@ class RunDir:
         for old in sorted((self.path / "checkpoint").glob("round-*.json"))[:-KEEP]:
             old.unlink()
             old.with_suffix(".safetensors").unlink(missing_ok=True)
+        self._best.commit()
 
 
 def _same(path: Path, config: Config) -> Config:
