@@ -82,6 +82,9 @@ class Scores:
     accuracy_validation: float | None = _told(
         "fraction", "accuracy of the method's own model on the validation examples"
     )
+    accuracy_alone: float | None = _told(
+        "fraction", "test accuracy of a shadow that learns from nobody (`eval.shadow`)"
+    )
     accuracy_start: float | None = _told(
         "fraction", "test accuracy of the untrained model; only in the first round"
     )

@@ -57,7 +57,7 @@ from amity.rng import rng
 from amity.round.build import deal_out, in_one_process
 from amity.topology import peer_names
 
-RUN_KEYS = (*SECTIONS, *PARTS, *SCALARS, "stages")
+RUN_KEYS = (*SECTIONS, *PARTS, *SCALARS, "stages", "changes")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,9 +24,9 @@ from amity.learn.learner import Learner, Precision, Recipe, native_bf16
 from amity.learn.models import build_module
 from amity.learn.stacked import Stack
 from amity.learn.tensors import TYPES
-from amity.peer.attacks import attackers
+from amity.peer.attacks import NoAttack, attackers
 from amity.peer.peer import Peer, World
-from amity.peer.privacy import needs_opacus
+from amity.peer.privacy import NoPrivacy, needs_opacus
 from amity.peer.proxy import Sketcher
 from amity.rng import rng
 from amity.round.matrices import Matrices
@@ -230,15 +230,29 @@ def make_shard(
         attackers=bad,
         secret=secret,
     )
-    state, share, mask = _slots(world, names[0], data[names[0]])
-    size = learner.layout.size
-    matrices = Matrices(names, size, state, share, mask, device=learner.device, shared=shared)
-    peers = {name: Peer(name, data[name], world, matrices.rows(name)) for name in names}
-    for peer in peers.values():
+    stack = Stack(learner) if config.engine.common.vectorise == "on" else None
+    shard = _shard_of(world, names, data, stack, shared)
+    if config.eval.shadow:
+        alone = replace(world, privacy=NoPrivacy(), attack=NoAttack(), attackers=frozenset())
+        shard.cast(_shard_of(alone, names, data, stack, shared))
+    for peer in shard.peers.values():
         peer.reset()
-    return Shard(
-        world, peers, matrices, Stack(learner) if config.engine.common.vectorise == "on" else None
-    )
+    return shard
+
+
+def _shard_of(
+    world: World,
+    names: tuple[PeerId, ...],
+    data: Mapping[PeerId, PeerData],
+    stack: Stack | None,
+    shared: bool,
+) -> Shard:
+    """These peers, with rows for their vectors."""
+    state, share, mask = _slots(world, names[0], data[names[0]])
+    layout, device = world.learner.layout, world.learner.device
+    matrices = Matrices(names, layout.size, state, share, mask, device=device, shared=shared)
+    peers = {name: Peer(name, data[name], world, matrices.rows(name)) for name in names}
+    return Shard(world, peers, matrices, stack)
 
 
 def _slots(
