@@ -49,6 +49,7 @@ class Arrays:
     path: str = ""
     test_share: Fraction = 0.2
     scale: Scale = field(default="standard", metadata=QUIET)
+    """standard: inputs get mean 0 and deviation 1; none: they stay as they are."""
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "mlp"}}
 
@@ -79,6 +80,7 @@ class Images:
     grey: bool = False
     test_share: Fraction = 0.2
     scale: Scale = field(default="standard", metadata=QUIET)
+    """standard: inputs get mean 0 and deviation 1; none: they stay as they are."""
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "fedavg_cnn"}}
 
