@@ -162,8 +162,8 @@ def _show_best(result: Sweep, names: Sequence[str], grid: Grid) -> None:
 
 
 def report(path: Where) -> None:
-    """Write report.html anew: for a run, a comparison, a peer's folder, or a folder with several
-    peers' folders."""
+    """Write report.html anew: for a run, a comparison, a sweep, a peer's folder, or a folder with
+    several peers' folders."""
     from amity.lab.reports import write_report
 
     with status("drawing the report"):
