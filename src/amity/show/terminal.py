@@ -17,6 +17,7 @@ from amity.console import blank_table, complain, err_console, out_console, say, 
 from amity.core import Reference
 from amity.errors import ConfigError, unknown
 from amity.registry import Entry, Registry
+from amity.show.alone import worth_of, worth_said
 from amity.show.columns import Column, cells_of, columns_of
 from amity.show.decisions import last_round_said
 from amity.show.summary import Line
@@ -137,6 +138,8 @@ def show_run(result: Result, page: Path) -> None:
         out_console.print(shown, soft_wrap=True)
     if said := last_round_said(result):
         say(f"{'company':>10}  in the last round {said}")
+    if said := worth_said(worth_of(result.metrics)):
+        say(f"{'shadows':>10}  {said}")
     if result.privacy:
         say(f"{'privacy':>10}  {result.privacy}")
     say(f"report: {page}")
