@@ -289,7 +289,10 @@ def test_a_table_may_have_its_columns_in_any_order_and_keeps_its_id(
     mixed.to_parquet("mixed.parquet")
     code, out, err = call(f"predict {of_table} new.csv id=patient")
     assert code == 0
-    told = "missing values are the (own) median: 'bmi' 1 of 20 rows\naccuracy 100.0 %\n"
+    told = (
+        "missing values are the median of the training examples: 'bmi' 1 of 20 rows\n"
+        "accuracy 100.0 %\n"
+    )
     assert err == told, "the labels are known, and columns that were dropped are no surprise"
     rows = rows_of(out)
     assert [row["patient"] for row in rows] == [f"{at:04d}" for at in range(20)]
@@ -346,7 +349,7 @@ def test_words_for_missing_values_and_filling_are_said_on_the_command_line(
     code, out, err = call("predict m/peer-00 new.csv na=unknown fill=true")
     assert code == 0
     assert len(rows_of(out)) == 3
-    assert "missing values are the (own) median: 'age' 2 of 3 rows" in err
+    assert "missing values are the median of the training examples: 'age' 2 of 3 rows" in err
     code, _, err = call("predict m/peer-00 new.csv na=unknown fill=true id=id")
     assert code == 2
     assert "new.csv: id: row 1 has none (it is empty, or a word such as NA" in err
@@ -357,7 +360,7 @@ def test_words_for_missing_values_and_filling_are_said_on_the_command_line(
     assert "expected true or false, got 'yes'" in call("predict m/peer-00 new.csv fill=yes")[2]
     body = json.dumps({"rows": [{"age": None, "sex": "x"}]}).encode()
     model = open_model(Path("m/peer-00"))
-    with pytest.raises(Unfit, match="column 'age' has no value .* fill=true takes"):
+    with pytest.raises(Unfit, match=r"column 'age' has no value .* fill=true takes"):
         answer(model, body)
     assert len(answer(model, body, fill=True)["predictions"]) == 1
 

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from amity.config import changes, stages
-from amity.config.picks import named, pick, single, typed
+from amity.config.hints import unknown_key
+from amity.config.picks import entry_of, named, once, pick, read_strategy, single, typed
 from amity.config.schema import SILENT, Config
 from amity.config.sections import PARTS, SCALARS, SECTIONS
 from amity.config.words import parse
 from amity.data.shift import Grouping
-from amity.errors import ConfigError, unknown
+from amity.errors import ConfigError
 from amity.toml import read_toml
 
 
@@ -43,6 +44,7 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     """Turns {"a.b": 1} into {"a": {"b": 1}}. What is nested already stays. `a` beside `a.b` means
     `a.name`."""
     out: dict[str, Any] = {}
+    flat = unfolded(flat)
     _check_sizes(flat)
     for key, value in flat.items():
         section, dot, option = key.partition(".")
@@ -53,21 +55,36 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
         if key in LISTS:
             out[key] = LISTS[key](value)
             continue
-        if section in SECTIONS and not dot:
-            value = named(section, value)
-        target = out.setdefault(section, {}) if dot or isinstance(value, Mapping) else out
-        if not isinstance(target, dict):
+        if section in SECTIONS and option in ("", "name"):
+            value, dot = named(section, value), ""
+        if not dot and not isinstance(value, Mapping):
+            out[section] = value
+            continue
+        table = out.setdefault(section, {})
+        if not isinstance(table, dict):
             raise ConfigError(f"{key}: {section} is a single value and has no parts")
-        target.update(
-            {option: value} if dot else value if isinstance(value, Mapping) else {section: value}
-        )
+        out[section] = once(section, table, {option: value} if dot else value)
     return out
+
+
+def unfolded(layer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A layer in which `strategy=gossip/krum@ditto`, as a comparison names its strategies, has
+    become a strategy, stages and a method."""
+    spec = layer.get("strategy")
+    parts = read_strategy(spec, "strategy") if isinstance(spec, str) else {}
+    if parts.keys() <= {"strategy"}:
+        return layer
+    for key in parts.keys() - {"strategy"} & layer.keys():
+        raise ConfigError(f"{key}: is given twice, in strategy={spec} and by itself; leave one out")
+    return {key: value for key, value in layer.items() if key != "strategy"} | parts
 
 
 def _check_sizes(flat: Mapping[str, Any]) -> None:
     """Groups and sizes that are both given must agree. A config that was resolved has a number of
     groups beside any sizes, so this is about what was typed."""
-    both = {key: flat.get(f"shift.{key}") for key in ("groups", "sizes")}
+    shift = flat.get("shift")
+    typed_in = dict(named("shift", shift)) if isinstance(shift, str) else {}
+    both = {key: flat.get(f"shift.{key}", typed_in.get(key)) for key in ("groups", "sizes")}
     if None not in both.values():
         grouping = typed("shift", Grouping, both)
         try:
@@ -104,13 +121,13 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
     """Merge, check and build."""
     given: dict[str, Any] = {}
     for layer in layers:
-        given = _merge(given, layer)
+        given = _merge(given, unfolded(layer))
     known = [*SECTIONS, "stages", *PARTS, *SCALARS, *LISTS]
-    for key in given:
-        if key not in known:
-            raise ConfigError(unknown("key", key, known))
     given |= {key: _by_path(key, given[key]) for key in SECTIONS if "path" in given.get(key, {})}
     merged = _merge(_suits(given.get("data", {})), given)
+    for key, value in given.items():
+        if key not in known:
+            raise ConfigError(unknown_key(key, value, merged, known))
     _check_silent(merged)
     values: dict[str, Any] = {
         key: pick(key, section, merged.get(key, {})) for key, section in SECTIONS.items()
@@ -160,7 +177,7 @@ def _suits(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """The values that fit a dataset, used if nothing else is said."""
     section = SECTIONS["data"]
     suits: Mapping[str, Any] = getattr(
-        section.registry[str(data.get("name", section.default))].cls, "suits", {}
+        entry_of(section, str(data.get("name", section.default))).cls, "suits", {}
     )
     return suits
 

@@ -110,21 +110,37 @@ class Config:
     """One run, fully resolved."""
 
     data: Pick[Source]
+    """What is learnt from: a dataset by its name, or your own files by their path."""
     partition: Pick[Partition]
+    """How the examples are dealt out to the peers."""
     shift: Pick[Shift]
+    """What makes hidden groups of peers see another input, or give another answer."""
     topology: Pick[Topology]
+    """Who can reach whom."""
     model: Pick[Model]
+    """The network that every peer trains."""
     strategy: Pick[Strategy]
+    """From whom a peer learns, and how much."""
     method: Pick[Method]
+    """What is trained, shared and kept."""
     mixer: Pick[Mixer]
+    """How the models of a row become one."""
     privacy: Pick[Mechanism]
+    """What is noised before it leaves a peer."""
     attack: Pick[Attack]
+    """What some of the peers do to the others."""
     engine: Pick[Engine]
+    """Where the work is done; no result depends on it."""
     stages: tuple[Pick[Strategy], ...] = ()
+    """What re-weighs the strategy's row, one after the other: defences, other weights."""
     peers: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    """How many take part."""
     rounds: Annotated[int, Field(ge=1, le=100_000_000)] = 500
+    """How often everyone trains, decides and mixes."""
     seed: Count = 0
+    """All that is random follows from it: same seed, same bits."""
     device: str = "cpu"
+    """Where models are: `cpu`, or an accelerator as torch calls it, such as `cuda`."""
     train: Train = field(default_factory=Train)
     eval: Evaluation = field(default_factory=Evaluation)
     facts: Facts = field(default_factory=Facts)

@@ -23,7 +23,7 @@ from amity.records import PeerRecord, Report, RoundRecord, Scores
 from amity.round.cards import Sketches
 from amity.round.clock import Clock
 from amity.round.deciding import blaming, plain, view_of
-from amity.round.recording import is_due, record_of
+from amity.round.recording import count_diverged, is_due, record_of
 from amity.round.saying import says_of
 from amity.round.shard import Trained
 
@@ -176,6 +176,7 @@ class Rounds:
             available=available,
             decision=decision,
             train_loss=trained.loss,
+            diverged=trained.diverged,
             ledger=ledger,
             scores=replace(scores, accuracy_alone=alone),
             missing=len(desk.missing),
@@ -198,6 +199,7 @@ def _of_network(record: PeerRecord) -> RoundRecord:
         round=record.round,
         taken=float(record.taken),
         accuracy=record.accuracy,
+        diverged=count_diverged([record]),
         epsilon=record.epsilon,
         excluded=record.excluded,
     )

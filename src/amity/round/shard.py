@@ -7,6 +7,7 @@ writes rows that nothing in its own phase reads. So work that was interrupted is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -40,6 +41,8 @@ class Trained(NamedTuple):
     sketch: np.ndarray[Any, Any] | None
     sketching: tuple[int, int] = (0, 0)
     """The forward and backward passes among them that the sketch took."""
+    diverged: bool = False
+    """Whether it trained and its loss is no number."""
 
 
 class Answered(NamedTuple):
@@ -138,6 +141,7 @@ class Shard:
             peer.spent,
             sketch,
             (books.forward - before[0], books.backward - before[1]),
+            diverged(peer.stats.loss, peer.trained),
         )
 
     def measure(
@@ -332,6 +336,14 @@ class Shard:
             peers[at].ledger.forward += examples
             peers[at].ledger.backward += examples
         return dict(zip(fits, fitted, strict=True))
+
+
+def diverged(loss: float, trained: torch.Tensor) -> bool:
+    """Whether a training has diverged. Its loss is no number also where nothing was trained (no
+    epochs, a spent budget), but then the model is in order."""
+    if math.isnan(loss):
+        return not bool(torch.isfinite(trained).all())
+    return math.isinf(loss)
 
 
 def _kind(request: TrainingRequest) -> tuple[Any, ...]:

@@ -28,7 +28,7 @@ from amity.round.cards import Sketches
 from amity.round.clock import Clock
 from amity.round.deciding import carried
 from amity.round.quality import choice_quality, gradient_metrics
-from amity.round.recording import is_due, record_of
+from amity.round.recording import count_diverged, is_due, record_of
 from amity.round.shard import Shard, Trained
 from amity.round.spending import Budget
 from amity.round.truth import Friendship
@@ -210,7 +210,7 @@ class Simulation:
             forward, backward = forward - trained.sketching[0], backward - trained.sketching[1]
         seat.pay(forward, backward)
         seat.private += trained.private
-        seat.train_loss = trained.loss
+        seat.train_loss, seat.diverged = trained.loss, trained.diverged
         seat.share_bytes, seat.start_bytes = trained.share_bytes, trained.start_bytes
         seat.card = self._sketches.card(
             trained.sketch,
@@ -277,6 +277,7 @@ class Simulation:
             available=available,
             decision=decision,
             train_loss=seat.train_loss,
+            diverged=seat.diverged,
             ledger=seat.ledger,
             scores=scores,
             attacker=name in self.attackers if self.attackers else None,
@@ -302,6 +303,7 @@ class Simulation:
         record = RoundRecord(
             round=t,
             accuracy=sum(scores) / len(scores) if scores else None,
+            diverged=count_diverged(records.values()),
             attackers_weight=self._of_attackers(rows, honest),
             **quality,
             **self._of_privacy(records),
