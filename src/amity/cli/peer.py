@@ -203,6 +203,8 @@ def run(folder: Folder, words: Keys = None) -> None:
         f"{setup.who.name}: listening on {setup.who.listen or 'nothing (relay only)'}; log:"
         f" {setup.state / 'audit.jsonl'}"
     )
+    for change in setup.config.changes:
+        say(f"planned: {change}")
     own = setup.who.sinks if given is None else split_list(given)
     serve(setup, ["rounds"] if own is None else list(own))
 

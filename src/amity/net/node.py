@@ -91,7 +91,8 @@ class Node:
                 done = self.next_round >= config.rounds
                 online.status.state("done" if done else "stopped")
             except Exception as error:
-                online.audit("error", why=type(error).__name__, message=str(error)[:500])
+                why = type(error).__name__
+                online.audit("error", why=why, message=str(error)[:500], ended=True)
                 online.status.state("failed", str(error)[:500])
                 raise
             except BaseException:

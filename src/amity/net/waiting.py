@@ -138,8 +138,9 @@ class Waiting:
         began, near, board, said = time.monotonic(), self._near(t), self._board, False
         with board.changed:
             while not self._stop.is_set() and not all(board.alive(j) for j in near):
-                current, waited = board.current(near), time.monotonic() - began
-                under_way = current > 0 or (current == 0 and t > 0)
+                waited = time.monotonic() - began
+                back = t > 0 and any(board.alive(j) and board.newest(j) >= 0 for j in near)
+                under_way = back or board.current(near) > 0
                 if waited > (MEET if under_way else self._net.gather):
                     break
                 if waited > MEET and not said:

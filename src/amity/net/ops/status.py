@@ -3,7 +3,6 @@ status`."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections import Counter
@@ -13,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from amity.config import read_toml
+from amity.config import Config, read_toml
 from amity.core import PeerId, taken_from
 from amity.errors import AmityError, RunDirError
 from amity.net.accounts import Privacy, privacy_of
@@ -23,7 +22,7 @@ from amity.net.status import read_status
 from amity.net.trust.identity import expires
 from amity.records import EdgeRecord, PeerRecord
 from amity.show.alone import worth_of
-from amity.store import read_config, read_records
+from amity.store import locked, read_config, read_records
 
 TAIL = 1 << 22
 """Bytes of a log that are looked at: the newest."""
@@ -45,7 +44,7 @@ class PeerSeen:
     days: float | None
     """Until its certificate ends; None: there is none here."""
     privacy: Privacy | None
-    rounds: int | None
+    config: Config | None
 
     @classmethod
     def of(cls, name: PeerId, state: Path) -> PeerSeen:
@@ -54,14 +53,14 @@ class PeerSeen:
         config = read_config(state) if (state / "config.toml").is_file() else None
         return cls(
             name=name,
-            running=is_running(state),
+            running=locked(state),
             status=read_status(state),
             metrics=read_records(state / "metrics.jsonl", PeerRecord),
             took=taken_from(edges[-1].row, name) if edges else {},
             log=_since_start(state / "audit.jsonl"),
             days=_days(state.parent),
             privacy=None if config is None else privacy_of(state, config),
-            rounds=None if config is None else config.rounds,
+            config=config,
         )
 
     def events(self, kind: str) -> Counter[tuple[str, str]]:
@@ -72,18 +71,6 @@ class PeerSeen:
                 key = (str(line.get("peer", "")), str(line.get("why", "")))
                 counts[key] += int(line.get("count", 1))
         return counts
-
-
-def is_running(state: Path) -> bool:
-    """Whether a process has this directory."""
-    try:
-        with open(state / ".lock", "rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def _since_start(path: Path) -> list[dict[str, Any]]:
@@ -141,8 +128,9 @@ def headline(peer: PeerSeen) -> str:
     done = peer.metrics[-1].round + 1 if peer.metrics else 0
     scores = [r.accuracy for r in peer.metrics if r.accuracy is not None]
     accuracy = f", accuracy {100 * scores[-1]:.1f} %" if scores else ""
+    rounds = "?" if peer.config is None else peer.config.rounds
     why = f" ({peer.status['why']})" if what in ("waits", "failed") and peer.status["why"] else ""
-    return f"{what}{why}, {done} of {peer.rounds or '?'} rounds done{accuracy}"
+    return f"{what}{why}, {done} of {rounds} rounds done{accuracy}"
 
 
 def details(peer: PeerSeen) -> Iterator[tuple[str, str]]:
@@ -166,6 +154,11 @@ def details(peer: PeerSeen) -> Iterator[tuple[str, str]]:
         yield "certificate", more if peer.days > 0 else f"ended {-peer.days:.0f} days ago: renew it"
     if peer.privacy is not None:
         yield "privacy", peer.privacy.statement
+    if peer.config is not None:
+        for at, before in peer.config.extended:
+            yield "extended", f"after {at} rounds; until then {before} were planned"
+        for change in peer.config.changes:
+            yield "planned", str(change)
 
 
 def _refused(peer: PeerSeen) -> Iterator[tuple[str, str]]:

@@ -36,6 +36,6 @@ def _of(label: str, result: Result) -> str:
     return section(
         f"Does collaboration help? {label}",
         f"A shadow of each peer trains alone on its data, every {result.config.eval.shadow} rounds"
-        f" (seed {result.config.seed}). In the last round {worth_said(found)}.",
+        f" (seed {result.config.seed}). In the last rounds {worth_said(found)}.",
         html_table(["peer", "accuracy", "alone", "gain (points)"], lines),
     )
