@@ -23,6 +23,7 @@ from amity.net.link.base import AskFailed
 from amity.net.membership import LOOK
 from amity.net.moment import Phase
 from amity.net.options import Net
+from amity.net.status import StatusFile
 from amity.net.tally import Near
 from amity.net.trust.roster import Roster
 from amity.net.wire import Refused
@@ -57,6 +58,7 @@ class Waiting:
         audit: Audit,
         accord: Accord,
         told: Collection[PeerId],
+        status: StatusFile,
         near: Near,
         roster: Callable[[], Roster],
         stop: threading.Event,
@@ -64,7 +66,7 @@ class Waiting:
         self._me, self._net, self._rounds = me, net, rounds
         self._near, self._roster = near, roster
         self._board, self._courier, self._errands, self._audit = board, courier, errands, audit
-        self._stop, self._accord, self._told = stop, accord, told
+        self._stop, self._accord, self._told, self._status = stop, accord, told, status
         self._awaited: frozenset[PeerId] = frozenset()
         """Whose cards this round is waiting for."""
         self._slow: Counter[PeerId] = Counter()
@@ -136,8 +138,9 @@ class Waiting:
         began, near, board, said = time.monotonic(), self._near(t), self._board, False
         with board.changed:
             while not self._stop.is_set() and not all(board.alive(j) for j in near):
-                current, waited = board.current(near), time.monotonic() - began
-                under_way = current > 0 or (current == 0 and t > 0)
+                waited = time.monotonic() - began
+                back = t > 0 and any(board.alive(j) and board.newest(j) >= 0 for j in near)
+                under_way = back or board.current(near) > 0
                 if waited > (MEET if under_way else self._net.gather):
                     break
                 if waited > MEET and not said:
@@ -165,10 +168,12 @@ class Waiting:
             if not said and time.monotonic() - began > MEET:
                 said = True
                 self._audit("waits", why="for others", round=t, least=self._net.least, of=lacking)
+                self._status.state("waits", f"for {', '.join(lacking)}")
             with self._board.changed:
                 self._board.changed.wait(0.1)
-        if said:
+        if said and not self._stop.is_set():
             self._audit("goes on", why="others are here", round=t)
+            self._status.state("running")
 
     def _lacking(self, near: Sequence[PeerId]) -> list[PeerId]:
         """The neighbours of whom too few are present; empty: enough are, or all others are done and
