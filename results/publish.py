@@ -2,15 +2,17 @@
 never typed.
 
 `python results/publish.py [RUNS]` takes the new records of all tables at presets `cpu` and `mid`
-from a folder that `amity reproduce` wrote (such as runs/reproduce), draws every results/NAME.svg
-and rewrites, on both pages, what stands between `<!-- NAME -->` and `<!-- end -->`. A table at
-preset `mid` is called NAME-mid. `labels`, which is no table of runs, has its readings in
-results/labels.csv.
+from a folder that `amity reproduce` wrote (such as runs/reproduce) and adds them to those that are
+published; a run that is there already is replaced. It draws every results/NAME.svg and rewrites, on
+both pages, what stands between `<!-- NAME -->` and `<!-- end -->`. A table at preset `mid` is
+called NAME-mid. `labels`, which is no table of runs, has its readings in results/labels.csv.
 """
 
 import csv
 import re
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -22,7 +24,8 @@ from amity.reproduce import RunTable, tables
 from amity.reproduce.leakage import Leak
 from amity.reproduce.leaks import Leaks
 from amity.reproduce.page import pictures
-from amity.reproduce.record import read_records
+from amity.reproduce.record import read_records, write_records
+from amity.reproduce.todo import sizes_of
 from amity.reproduce.when import NUMBERS, numbers
 from amity.show.page import markdown_table
 
@@ -146,23 +149,24 @@ def page(text: str) -> str:
     return BLOCK.sub(written, text)
 
 
-def gathered(root: Path) -> dict[str, Path]:
-    """The records of every table in a folder: of the whole one, else of its newest part."""
+def gathered(root: Path) -> dict[str, list[Path]]:
+    """The records of every table in a folder: of its parts, the oldest first, then of the whole."""
     if not root.is_dir():
         raise SystemExit(f"{root}: is not a folder")
-    found: dict[str, Path] = {}
+    found: dict[str, list[Path]] = {}
     for name, (preset, suffix) in product(tables(), SUFFIXES.items()):
         parts = sorted(
             root.glob(f"{name}-{preset}-part*/records.jsonl"), key=lambda path: path.stat().st_mtime
         )
-        if choice := [*parts, *root.glob(f"{name}-{preset}/records.jsonl")]:
-            check(f"{name}{suffix}", choice[-1])
-            found[f"{name}{suffix}"] = choice[-1]
+        if files := [*parts, *root.glob(f"{name}-{preset}/records.jsonl")]:
+            for path in files:
+                check(path)
+            found[f"{name}{suffix}"] = files
     return found
 
 
-def check(name: str, path: Path) -> None:
-    """Nothing is taken that the command would not make now, nor fewer runs than are published."""
+def check(path: Path) -> None:
+    """Nothing is taken that the command would not make now."""
     head, records = read_records(path)
     design = tables()[head.experiment].at(head.experiment, head.preset)
     for one in records:
@@ -171,11 +175,29 @@ def check(name: str, path: Path) -> None:
             raise SystemExit(
                 f"{path}: {one.key} seed {one.seed} is not a run that the command makes now"
             )
+
+
+def take(name: str, new: Sequence[Path]) -> None:
+    """Add records to the published ones. A run that is there already is replaced, and those that
+    the command no longer makes are dropped."""
     old = HERE / f"{name}.jsonl"
-    if old.exists() and len(records) < len(read_records(old)[1]):
-        raise SystemExit(
-            f"{path}: has fewer runs than {old.name}; delete that one if this is meant"
-        )
+    heads, kept = [], {}
+    for path in (*([old] if old.exists() else []), *new):
+        head, records = read_records(path)
+        heads.append(head)
+        kept |= {(one.key, one.seed): one for one in records}
+    design = tables()[heads[-1].experiment].at(heads[-1].experiment, heads[-1].preset)
+    runs = {
+        (key, seed): design.config(key, seed) for key in design.cell_keys() for seed in design.seeds
+    }
+    records = [
+        kept[cell]
+        for cell, config in runs.items()
+        if cell in kept and kept[cell].digest == config.digest[:20]
+    ]
+    made = sizes_of([runs[one.key, one.seed] for one in records])
+    command = f"amity reproduce {heads[-1].experiment} --preset {heads[-1].preset}"
+    write_records(old, replace(heads[-1], command=command, sizes=made), records)
 
 
 def main() -> None:
@@ -185,8 +207,9 @@ def main() -> None:
         raise SystemExit(str(error)) from None
     for root in sys.argv[1:]:
         publish_labels(Path(root))
-    for name, path in ((name, path) for one in found for name, path in one.items()):
-        write_atomically(HERE / f"{name}.jsonl", path.read_bytes())
+    for one in found:
+        for name, files in one.items():
+            take(name, files)
     for path in sorted(HERE.glob("*.jsonl")):
         table = table_of(path)
         for what, picture in pictures(table).items():

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 LEAVES = (
-    "_version errors lazy rng files processes geometry registry topology units console forward"
-    " core facts records events"
+    "_version errors lazy rng files processes geometry registry toml topology units console forward"
+    " core facts records events differences"
 )
 LAYERS: list[set[str]] = [
     set(LEAVES.split()),
@@ -23,7 +23,7 @@ LAYERS: list[set[str]] = [
     {"config"},
     {"round"},
     {"store"},
-    {"simulate", "show"},
+    {"simulate", "show", "use"},
     {"sinks"},
     {"net"},
     {"lab"},

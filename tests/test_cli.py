@@ -53,8 +53,9 @@ def test_compare_shows_a_table_with_references_marked(call: Call) -> None:
     )
     assert code == 0
     assert "oracle (reference)" in out
-    assert re.search(r"gossip:k=2 +\d+\.\d +\d+\.\d", out)
-    assert "6 of 6 rounds done; leading at round 2: " in out
+    assert re.search(r"gossip:k=2 +\d+\.\d +(-|[+-]\d+\.\d) +\d+\.\d", out)
+    assert "Nobody can be said to lead: one seed has no intervals." in out
+    assert "6 of 6 rounds done; highest at round 2: " in out
     assert "report: c/report.html" in out
 
 
@@ -111,8 +112,8 @@ def test_list_shows_every_entry_with_its_options(call: Call) -> None:
         ("resume nowhere", "nowhere: holds no run"),
         ("report nowhere", "nowhere: holds neither a run"),
         ("export nowhere", "nowhere: holds no run"),
-        ("export nowhere pear=1", "unknown key 'pear'; this command takes peer, out"),
-        ("predict nowhere x.npy", "expected a folder with model.safetensors"),
+        ("export nowhere pear=1", "unknown key 'pear'; this command takes peer, out, onnx"),
+        ("predict nowhere x.npy", "expected a folder with best.safetensors or last.safetensors"),
         ("list things", "unknown kind 'things'"),
         ("run out=", "out: expected a path, got nothing"),
         ("run out=g.txt", "g.txt: is not a directory that could be used; choose another out="),

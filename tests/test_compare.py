@@ -11,7 +11,6 @@ import amity
 from amity.errors import ConfigError, Failure, RunDirError
 from amity.lab.compare import parse_spec
 from amity.lab.comparison import read_comparison
-from amity.lab.export import export, predict
 from amity.lab.reports import write_report
 from amity.lab.sweep import choose_tries
 from amity.strategies.afind import Afind
@@ -72,12 +71,14 @@ def test_repeating_a_comparison_takes_up_what_is_there(comparison: amity.Compari
 
 def test_the_report_is_one_file_that_loads_nothing(comparison: amity.Comparison) -> None:
     page = (comparison.path / "report.html").read_text()
-    assert page.count("<svg") == 7
+    assert page.count("<svg") == 8
     for title in (
         "Accuracy by round",
         "Accuracy against bytes",
         "Who took from whom",
         "Neighbours taken",
+        "Recall by class",
+        "Differences, paired by seed",
         "The partition",
     ):
         assert title in page
@@ -88,6 +89,7 @@ def test_the_report_is_one_file_that_loads_nothing(comparison: amity.Comparison)
         "summary.csv",
         "summary.json",
         "comparison.json",
+        "commands.jsonl",
     }
 
 
@@ -272,58 +274,3 @@ def test_a_sweep_chooses_on_validation_data_where_there_is_some() -> None:
         "local": 0.1,
     }
     assert (Path("s") / "report.html").exists()
-
-
-# -- export and predict
-
-
-def test_an_exported_model_predicts_what_the_run_measured(comparison: amity.Comparison) -> None:
-    run = comparison.results["gossip:k=2"][0]
-    folders = export(run.path, out=Path("models"))
-    assert len(folders) == 6
-    from amity.lab.run import restored
-
-    peer = restored(run.path).peers["peer-03"]
-    x, y = (
-        peer.data.test.pixels.x[peer.data.test.index],
-        peer.data.test.pixels.y[peer.data.test.index],
-    )
-    np.savez("new.npz", x=x.numpy(), y=y.numpy())
-    np.save("flat.npy", x.numpy()[:, 0])
-    prediction = predict(Path("models/peer-03"), Path("new.npz"))
-    assert prediction.accuracy == pytest.approx(run.final()["peer-03"])
-    assert (predict(Path("models/peer-03"), Path("flat.npy")).classes == prediction.classes).all()
-    assert prediction.to_csv().startswith("example,class,probability\n0,")
-
-
-def test_bad_input_to_export_and_predict_is_refused(comparison: amity.Comparison) -> None:
-    run = comparison.results["local"][0].path
-    (model,) = export(run, "peer-00", Path("models"))
-    np.save("wide.npy", np.zeros((2, 9, 9)))
-    np.save("nan.npy", np.full((2, 8, 8), np.nan))
-    np.save("objects.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    Path("text.npy").write_text("no array")
-    np.save("none.npy", np.zeros((0, 8, 8)))
-    np.save("complex.npy", np.zeros((2, 8, 8), complex))
-    np.savez("words.npz", x=np.zeros((2, 8, 8)), y=np.array(["a", "b"]))
-    Path("torn.npz").write_bytes(Path("words.npz").read_bytes()[:-30])
-    for examples, message in (
-        ("wide.npy", r"examples have shape \(9, 9\), the model expects \(1, 8, 8\)"),
-        ("nan.npy", "example 0 has NaN or Inf"),
-        ("objects.npy", "expected a .npy array"),
-        ("text.npy", "expected a .npy array"),
-        ("absent.npy", "No such file"),
-        ("none.npy", "expected examples as numbers, got float64 of shape"),
-        ("complex.npy", "expected examples as numbers, got complex128"),
-        ("words.npz", "y must be 2 whole numbers, got <U1"),
-        ("torn.npz", "expected a .npy array"),
-    ):
-        with pytest.raises(amity.AmityError, match=message):
-            predict(model, Path(examples))
-    with pytest.raises(ConfigError, match="unknown peer 'peer-0'"):
-        export(run, "peer-0")
-    with pytest.raises(RunDirError, match=r"expected a folder with model\.safetensors"):
-        predict(Path("nowhere"), Path("nan.npy"))
-    (model / "model.safetensors").write_bytes(b"broken")
-    with pytest.raises(amity.AmityError, match="is not a model that"):
-        predict(model, Path("nan.npy"))

@@ -155,7 +155,7 @@ def exprs(repository: Path) -> str:
 def test_the_page_leads_from_nothing_to_three_hospitals_and_through_changes_of_members(
     page: Page, repository: Path
 ) -> None:
-    authority, keys, signing, roster, check, start, renewal, joining, removal = page.blocks
+    authority, keys, signing, roster, check, start, taking, renewal, joining, removal = page.blocks
     for block in (authority, keys, signing, roster, check):
         page.run(block)
     verdicts = [line.split(maxsplit=2) for line in page.said.splitlines()]
@@ -173,6 +173,10 @@ def test_the_page_leads_from_nothing_to_three_hospitals_and_through_changes_of_m
     assert wanted
     assert wanted <= set(re.findall(r"^(amity_\w+)", shown, re.M))
     assert re.search(r'^amity_events_total\{event="\w+",peer="[^"]*",why="[^"]*"\}', shown, re.M)
+
+    page.run(taking)  # while all of them run
+    assert page.said == "hospital-a/export: last.safetensors, MODEL.md\n"
+    assert "3 members of the network 'trial'" in Path("hospital-a/export/MODEL.md").read_text()
 
     page.run(renewal)
     until(lambda: [r for r in page.log("hospital-a", "certificate") if r["why"] == "renewed"])

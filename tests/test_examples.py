@@ -64,3 +64,9 @@ def test_the_example_of_real_peers_ends_with_the_simulators_models(repository: P
     assert "all models are equal to the bit" in out
     simulated, between = re.findall(r"(\d+\.\d+) %", out)
     assert simulated == between
+
+
+def test_an_own_model_learns(repository: Path) -> None:
+    found = re.fullmatch(r"make: (\d+) %\n", run_example(repository, "own_model.py"))
+    assert found is not None
+    assert int(found[1]) > 30, "ten classes: guessing is right in a tenth of the cases"

@@ -361,12 +361,12 @@ def test_how_right_i_am_alone_is_asked_once_whoever_comes() -> None:
 SKILLS = {"b": 0.9, "c": 0.8, "d": 0.7, "e": 0.6, "f": 0.5}
 
 
-def test_strangers_share_six_tenths_by_the_square_of_their_skill() -> None:
+def test_strangers_share_three_quarters_by_the_square_of_their_skill() -> None:
     village = Village({}, agreement=0.9, skill=SKILLS)
     made = through(village, "bcdef", 3)[-1]  # five models, two a round: all are known
     total = sum(skill**2 for skill in SKILLS.values())
-    expected = {j: 0.6 * skill**2 / total for j, skill in SKILLS.items()}
-    assert made.row == pytest.approx({"a": 0.4, **expected})
+    expected = {j: 0.75 * skill**2 / total for j, skill in SKILLS.items()}
+    assert made.row == pytest.approx({"a": 0.25, **expected})
     assert made.notes["poor"] == 0
 
 
@@ -376,12 +376,12 @@ def test_strangers_of_whom_nothing_is_known_or_nothing_good_get_little() -> None
     (seen,) = village.peers(Skill)
     assert len(seen) == 2
     squares = {j: SKILLS[j] ** 2 if j in seen else 0.05**2 for j in "bcdef"}
-    expected = {j: 0.6 * square / sum(squares.values()) for j, square in squares.items()}
-    assert first.row == pytest.approx({"a": 0.4, **expected})
+    expected = {j: 0.75 * square / sum(squares.values()) for j, square in squares.items()}
+    assert first.row == pytest.approx({"a": 0.25, **expected})
     # -.1 is no worse than the rest by more than chance, and counts as .05
     dull = through(Village({}, agreement=0.9, skill={"b": -0.1, "c": 0.1, "d": 0.05}), "bcd", 2)
     assert dull[-1].notes["poor"] == 0
-    assert dull[-1].row == pytest.approx({"a": 0.4, "b": 0.1, "c": 0.4, "d": 0.1})
+    assert dull[-1].row == pytest.approx({"a": 0.25, "b": 0.125, "c": 0.5, "d": 0.125})
 
 
 def test_strangers_are_tried_in_turn_two_a_round_and_what_they_know_is_averaged() -> None:

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -50,7 +51,15 @@ def play(out: Path, touch: Touch, net: Net = QUICK, **layers: Any) -> Swarm:
 
 def lives(swarm: Swarm, transport: Transport | None = None) -> dict[str, BaseException | None]:
     """All peers of a swarm in threads of this process, to their end: what each of them raised."""
-    nodes = {n: Node(read_setup(swarm.folder(n)), transport=transport) for n in swarm.names}
+    return together(made(swarm, transport))
+
+
+def made(swarm: Swarm, transport: Transport | None = None) -> dict[str, Node]:
+    return {n: Node(read_setup(swarm.folder(n)), transport=transport) for n in swarm.names}
+
+
+def together(nodes: Mapping[str, Node]) -> dict[str, BaseException | None]:
+    """Peers in threads of this process, to their end: what each of them raised."""
     ended: dict[str, BaseException | None] = {}
 
     def live(name: str) -> None:

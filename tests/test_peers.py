@@ -137,6 +137,14 @@ def test_two_hospitals_with_their_own_data_and_class_lists_learn_from_each_other
     assert call("report a")[0] == 0
     page = (peers["a"] / "report.html").read_text()
     assert "Who took from whom" in page
+    known = page[page.index("<h2>Recall by class</h2>") :]
+    assert ">cat</text>" in known, "classes have the names of peer.toml"
+    assert ">fox</text>" not in known, "a has no fox"
+    assert re.search(r"<footer>.*rounds in .*amity peer run", page, re.DOTALL)
+    code, out, _ = call("export-figures a formats=svg")
+    assert code == 0
+    kinds = {line.rpartition("/")[2] for line in out.splitlines()}
+    assert {"accuracy.svg", "matrix.svg", "classes.svg", "classes.csv", "peers.tex"} <= kinds
     assert not re.search(r'(src|href)="http|@import|url\(http', page), (
         "nothing is loaded from anywhere"
     )
@@ -238,8 +246,10 @@ def test_the_swarm_command_shows_results_and_the_same_report_and_goes_on_with_th
     assert process.returncode == 0, out
     assert re.search(r"accuracy +\d", out), out
     page = (tmp_path / "s" / "report.html").read_text()
-    for part in ("Accuracy by round", "Who took from whom", "The peers", "The partition"):
+    parts = ("Accuracy by round", "Who took from whom", "The peers", "The partition")
+    for part in (*parts, "Recall by class", "amity swarm --peers 3"):
         assert part in page
+    assert (tmp_path / "s" / "summary.csv").is_file()
     assert [r["round"] for r in read_lines(tmp_path / "s" / "rounds.jsonl")] == [0, 1, 2, 3]
     again = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert again.returncode == 0, again.stderr

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from amity.config import resolve
+from amity.differences import Difference
 from amity.errors import MissingData
 from amity.reproduce import PRESETS, RunTable, tables
-from amity.reproduce.differences import Difference
 from amity.reproduce.experiment import Scope
 from amity.reproduce.experiments.regimes import MINE, SEEDS, landscape
 from amity.reproduce.record import CellRecord, TableHead

@@ -24,6 +24,7 @@ import amity.reproduce.experiments
 from amity.data.cifar import CIFAR10
 from amity.data.fashionmnist import FASHION
 from amity.data.published import find
+from amity.differences import Difference, paired
 from amity.errors import ConfigError, DataError
 from amity.events import Event, RunDone
 from amity.files import csv_text
@@ -31,7 +32,6 @@ from amity.lab.result import Result
 from amity.reproduce import RunTable, reproduce, tables
 from amity.reproduce.choice import part_of
 from amity.reproduce.design import Design
-from amity.reproduce.differences import Difference, paired
 from amity.reproduce.experiment import Scope
 from amity.reproduce.experiments import NAMES
 from amity.reproduce.experiments.theorem import bound
@@ -1044,6 +1044,27 @@ def test_what_was_read_from_cards_is_published_from_its_file(
     written(tmp_path / "fewer/labels-cpu/labels.csv", 1)
     with pytest.raises(SystemExit, match="fewer seeds"):
         publish.publish_labels(tmp_path / "fewer")
+
+
+def test_new_runs_are_added_to_the_published_ones_or_replace_them(
+    publish: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head, records = read_records(RESULTS / "toy.jsonl")
+    one, other, *rest = records
+    monkeypatch.setattr(publish, "HERE", tmp_path)
+    write_records(tmp_path / "toy.jsonl", head, [one, *rest, replace(rest[0], digest="0" * 20)])
+    part = tmp_path / "runs/toy-cpu-part1/records.jsonl"
+    part.parent.mkdir(parents=True)
+    write_records(part, replace(head, command="of a part"), [replace(one, seconds=99.0), other])
+    for name, files in publish.gathered(tmp_path / "runs").items():
+        publish.take(name, files)
+    now, found = read_records(tmp_path / "toy.jsonl")
+    assert now == replace(head, command="amity reproduce toy --preset cpu")
+    expected = {(r.key, r.seed): r for r in [replace(one, seconds=99.0), other, *rest[1:]]}
+    assert {(r.key, r.seed): r for r in found} == expected
+    write_records(part, head, [replace(other, digest="0" * 20)])
+    with pytest.raises(SystemExit, match="is not a run that the command makes now"):
+        publish.gathered(tmp_path / "runs")
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.jsonl")), ids=lambda path: path.stem)

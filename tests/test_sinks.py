@@ -115,7 +115,51 @@ def test_bars_show_every_strategy_its_rounds_and_who_leads() -> None:
     assert re.search(r"4/4 +53\.0 %", last)
     assert re.search(r"gossip\S* +\S+ 4/4 +63\.0 %", last)
     assert re.search(r"oracle\S* +\S+ 4/4 +73\.0 %", last), "references are shown, and never lead"
-    assert re.search(r"all +\S+ 12/12 leading at round 4: gossip 63\.0 %", last)
+    assert re.search(r"all +\S+ 12/12", last)
+    assert "highest at round 4: gossip 63.0 %" in last
+
+
+def seeded(scores: dict[str, list[float]]) -> Iterator[Event]:
+    """One round of every strategy with these accuracies, by seed."""
+    cells = {
+        CellId(label=label, seed=seed, path=f"{label}/{seed}", group="g"): accuracy
+        for label, values in scores.items()
+        for seed, accuracy in enumerate(values)
+    }
+    for cell in cells:
+        yield RunQueued(cell=cell, rounds=1)
+    for cell, accuracy in cells.items():
+        yield RunStarted(cell=cell, config={}, rounds=1)
+        yield RoundDone(cell=cell, report=report(0, accuracy))
+        yield RunDone(cell=cell)
+
+
+@pytest.mark.parametrize(
+    ("pens", "said"),
+    [
+        ([0.70, 0.75, 0.80], "leading at round 1: pens 75.0 %"),  # 10 points in every seed
+        ([0.62, 0.60, 0.80], "highest at round 1: pens 67.3 %"),  # +2, -5 and +10 points
+        ([0.70], "highest at round 1: pens 70.0 %"),
+    ],
+)
+def test_who_is_highest_leads_only_if_the_interval_says_so(pens: list[float], said: str) -> None:
+    screen, file = console(terminal=False)
+    others = {"local": [0.50, 0.52, 0.51], "gossip": [0.60, 0.65, 0.70]}
+    feed(Lines(screen, every=3600), seeded({**others, "pens": pens}))
+    assert file.getvalue().splitlines()[-1].endswith(said)
+
+
+def test_names_are_never_cut_beside_the_bars_of_a_narrow_terminal() -> None:
+    labels = [f"afind+, train.lr=0.0{k}, strategy.explore=0.25" for k in (1, 2, 3)]
+    file = io.StringIO()
+    screen = Console(file=file, force_terminal=True, width=80, color_system=None)
+    feed(Terminal(screen), story(*labels))
+    last = file.getvalue().rsplit("\x1b[2K", 1)[-1]
+    assert "…" not in last
+    for k in (1, 2, 3):
+        assert f"train.lr=0.0{k}" in last
+    assert last.count("strategy.explore=0.25") == 4, "the line beneath names it too"
+    assert all(len(line) <= 80 for line in last.splitlines())
 
 
 def test_a_cell_without_a_plan_gets_its_bar_when_it_starts() -> None:
@@ -138,7 +182,7 @@ def test_plain_lines_count_rounds_guess_the_time_left_and_name_the_leader() -> N
     shown = file.getvalue().splitlines()
     assert shown[0] == "0 of 8 rounds done"
     assert any(re.fullmatch(r"[1-7] of 8 rounds done, about \d+ s left; .*", s) for s in shown)
-    assert shown[-1] == "8 of 8 rounds done; leading at round 4: gossip 63.0 %"
+    assert shown[-1] == "8 of 8 rounds done; highest at round 4: gossip 63.0 %"
 
 
 @pytest.mark.parametrize("columns", [("easy",), ("easy", "hard")])
@@ -154,10 +198,10 @@ def test_nobody_leads_across_the_columns_of_a_table(columns: tuple[str, ...]) ->
     bars, drawn = console(terminal=True)
     feed(Terminal(bars), iter(events))
     alone = len(columns) == 1
-    assert ("leading" in file.getvalue()) == ("leading" in drawn.getvalue()) == alone
+    assert ("highest" in file.getvalue()) == ("highest" in drawn.getvalue()) == alone
     assert ("%" in drawn.getvalue()) == alone
     total = 8 * len(columns)
-    lead = "; leading at round 4: gossip 63.0 %" * alone
+    lead = "; highest at round 4: gossip 63.0 %" * alone
     assert file.getvalue().splitlines()[-1] == f"{total} of {total} rounds done{lead}"
 
 
@@ -261,7 +305,7 @@ def test_in_a_notebook_one_output_is_replaced_as_the_run_goes_on() -> None:
     assert all(output.update for output in later)
     assert len({output.transient["display_id"] for output in shown.outputs}) == 1
     assert "8/8" in later[-1].data["text/html"]
-    assert "leading at round 4: gossip 63.0 %" in later[-1].data["text/plain"]
+    assert "highest at round 4: gossip 63.0 %" in later[-1].data["text/plain"]
 
 
 def test_outside_a_notebook_its_bars_are_refused() -> None:

@@ -23,7 +23,7 @@ from amity.data.shift import Always, Grouping, OfImages, Setting, groups_of, mem
 from amity.data.worlds import Rotate, moved_of, rings, too_few
 from amity.errors import ConfigError, DataError
 from amity.round.build import deal_out, load_data
-from amity.show.figures import order_of
+from amity.show.matrices import order_of
 from amity.show.report import data_html, describe
 from amity.show.worlds import groups_said
 from amity.topology import peer_names

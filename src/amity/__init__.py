@@ -81,24 +81,30 @@ if TYPE_CHECKING:
     )
     from amity.lab.compare import compare
     from amity.lab.comparison import Comparison
+    from amity.lab.export import export
     from amity.lab.result import Result
     from amity.lab.run import resume, run
     from amity.lab.swarm import swarm
-    from amity.lab.sweep import Sweep, sweep
+    from amity.lab.sweep import sweep
+    from amity.lab.tries import Sweep
     from amity.lab.worlds import Worlds, compare_worlds
     from amity.peer.proxies import Proxy
     from amity.peer.proxy import CardSpec
     from amity.peer.trials import Agreement, Alone
     from amity.records import PeerRecord, Report, RoundRecord
+    from amity.use.prediction import predict
 
 RUNNING = {
     "amity.lab.run": ("run", "resume"),
     "amity.lab.compare": ("compare",),
-    "amity.lab.sweep": ("sweep", "Sweep"),
+    "amity.lab.sweep": ("sweep",),
+    "amity.lab.tries": ("Sweep",),
     "amity.lab.swarm": ("swarm",),
     "amity.lab.worlds": ("compare_worlds", "Worlds"),
     "amity.lab.result": ("Result",),
     "amity.lab.comparison": ("Comparison",),
+    "amity.lab.export": ("export",),
+    "amity.use.prediction": ("predict",),
     "amity.config": ("Config", "load"),
     "amity.errors": ("AmityError",),
 }
@@ -215,8 +221,10 @@ __all__ = [
     "compare",
     "compare_worlds",
     "datasets",
+    "export",
     "load",
     "partitions",
+    "predict",
     "resume",
     "run",
     "shifts",

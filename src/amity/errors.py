@@ -23,7 +23,7 @@ from __future__ import annotations
 import difflib
 import traceback
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 
@@ -127,13 +127,17 @@ def near(name: str, known: Iterable[str], least: float = 0.65) -> str:
 
 
 @contextmanager
-def needs_peers() -> Iterator[None]:
-    """Inside this block, an import of the network packages that fails says in one line which extra
-    to install."""
+def needs(extra: str, *packages: str) -> Iterator[None]:
+    """Inside this block, an import of these packages that fails says in one line which extra to
+    install."""
     try:
         yield
     except ModuleNotFoundError as error:
-        wanted = ("cryptography", "zenoh", "prometheus_client")
-        if (error.name or "").partition(".")[0] not in wanted:
+        if (error.name or "").partition(".")[0] not in packages:
             raise
-        raise ConfigError("this needs pip install 'amity[peers]'") from None
+        raise ConfigError(f"this needs pip install 'amity[{extra}]'") from None
+
+
+def needs_peers() -> AbstractContextManager[None]:
+    """The network packages."""
+    return needs("peers", "cryptography", "zenoh", "prometheus_client")

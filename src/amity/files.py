@@ -1,4 +1,4 @@
-"""Writing files so that a reader finds all of them or nothing, and reading TOML."""
+"""Writing files so that a reader finds all of them or nothing."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import io
 import json
 import math
 import os
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from amity.errors import ConfigError, StorageError, brief
+from amity.errors import StorageError
 
 
 def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
@@ -41,16 +40,6 @@ def sync_folder(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def read_toml(file: str | Path) -> dict[str, Any]:
-    try:
-        with open(file, "rb") as stream:
-            return tomllib.load(stream)
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read ({error.strerror})") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{file}: is not valid TOML ({brief(error)})") from None
 
 
 def plain(value: Any) -> Any:

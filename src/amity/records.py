@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -73,11 +73,20 @@ class Scores:
 
     accuracy: float | None = _told("fraction", "test accuracy of the method's own model")
     balanced: float | None = _told("fraction", "the same, as a mean over the classes that occur")
+    by_class: Mapping[str, Sequence[int]] | None = _told(
+        "examples", "test examples of each class that occurs, by its number: [right, all]"
+    )
     test_loss: float | None = _told("nats", "mean cross-entropy of that model")
     accuracy_local: float | None = _told("fraction", "test accuracy after training, before mixing")
     accuracy_mixed: float | None = _told("fraction", "test accuracy after mixing")
     accuracy_validation: float | None = _told(
         "fraction", "accuracy of the method's own model on the validation examples"
+    )
+    accuracy_alone: float | None = _told(
+        "fraction", "test accuracy of a shadow that learns from nobody (`eval.shadow`)"
+    )
+    accuracy_start: float | None = _told(
+        "fraction", "test accuracy of the untrained model; only in the first round"
     )
 
 
@@ -179,8 +188,8 @@ class EdgeRecord(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class TimingRecord(Record):
-    """How long a round took: a line of timings.jsonl, the only file that differs between two runs
-    of a config."""
+    """How long a round took: a line of timings.jsonl, which differs between two runs of a
+    config."""
 
     round: int = _told("number", "which round, counted from 0", default=NEEDED)
     seconds: float = _told("seconds", "the whole round", default=NEEDED)

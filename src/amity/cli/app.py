@@ -19,11 +19,13 @@ from amity.cli import lab
 from amity.cli.bench import bench
 from amity.cli.ca import app as ca_app
 from amity.cli.data import app as data_app
+from amity.cli.figures import export_figures
 from amity.cli.peer import app as peer_app
 from amity.cli.peer import relay
 from amity.cli.reproduce import reproduce
 from amity.cli.swarm import swarm
 from amity.cli.track import track
+from amity.cli.use import export, predict, serve
 from amity.console import complain, out_console
 from amity.errors import AmityError, brief
 
@@ -44,9 +46,11 @@ app.command()(lab.compare)
 app.command()(lab.sweep)
 app.command()(reproduce)
 app.command()(lab.report)
+app.command("export-figures")(export_figures)
 app.command()(track)
-app.command()(lab.export)
-app.command()(lab.predict)
+app.command()(export)
+app.command()(predict)
+app.command()(serve)
 app.command()(swarm)
 app.add_typer(peer_app, name="peer")
 app.command()(relay)

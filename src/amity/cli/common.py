@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from amity.console import say
 from amity.errors import ConfigError
+
+if TYPE_CHECKING:
+    from amity.data import Dataset
 
 Words = Annotated[
     list[str] | None, typer.Argument(metavar="[FILE.toml] [KEY=VALUE]...", show_default=False)
 ]
 Where = Annotated[Path, typer.Argument(help="A run directory.")]
 Keys = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", show_default=False)]
+
+
+def say_data(dataset: Dataset) -> None:
+    """What was done to one's own data: nothing of it in silence."""
+    for note in dataset.notes:
+        say(f"data: {note}")
 
 
 def sinks_of(mine: Mapping[str, Any], file: Path | None, default: str = "auto") -> list[str]:

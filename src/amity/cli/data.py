@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from amity.cli.common import Keys
+from amity.cli.tables import check, schema
 from amity.console import err_console, out_console, status
 from amity.errors import ConfigError, DataError, unknown
 from amity.files import write_atomically
@@ -130,6 +131,10 @@ def show_dataset(
     if groups:
         out_console.print(groups, soft_wrap=True, markup=False)
     out_console.print(f"picture: {out}", soft_wrap=True, markup=False)
+
+
+app.command("check")(check)
+app.command("schema")(schema)
 
 
 def _page(out: str) -> Path:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from amity.cli.common import Keys, Where, Words, sinks_of
-from amity.console import complain, err_console, say, status
+from amity.cli.common import Keys, Where, Words, say_data, sinks_of
+from amity.console import complain, say, status
 from amity.errors import ConfigError
-from amity.files import write_atomically
 
 if TYPE_CHECKING:
     from amity.config import Config
     from amity.lab.cells import Cell
     from amity.lab.compare import Before
     from amity.lab.comparison import Comparison
-    from amity.lab.sweep import Grid, Sweep
+    from amity.lab.sweep import Grid
+    from amity.lab.tries import Sweep
     from amity.lab.worlds import Worlds
 
 
@@ -105,7 +103,7 @@ def sweep(words: Words = None) -> None:
     """
     from amity.config import SECTIONS, count, load, out_path, seeds_of, split_list, split_words
     from amity.lab.sweep import sweep as sweep_grid
-    from amity.show.terminal import show_table
+    from amity.show.terminal import show_sweep
 
     own = ("strategies", "seeds", "out", "jobs", "budget", "sinks")
     file, values, mine = split_words(words or [], *own)
@@ -124,7 +122,7 @@ def sweep(words: Words = None) -> None:
         sinks=sinks_of(mine, file),
         before=_announcing(jobs),
     )
-    show_table(result.comparison)
+    show_sweep(result)
     _show_best(result, names, grid)
     _finish(result.comparison)
 
@@ -153,11 +151,8 @@ def _show_best(result: Sweep, names: Sequence[str], grid: Grid) -> None:
             f"best of {name} ({tries} tries, by {result.chosen_on} accuracy, "
             f"{100 * result.score(a_try):.1f} %): {a_try.label}"
         )
-    if result.chosen_on == "test":
-        say(
-            "chosen on the test set, which flatters; set partition.validation=0.2 to choose on"
-            " held-out data"
-        )
+    if result.tried.warning:
+        say(result.tried.warning)
 
 
 def report(path: Where) -> None:
@@ -165,41 +160,9 @@ def report(path: Where) -> None:
     peers' folders."""
     from amity.lab.reports import write_report
 
-    say(f"report: {write_report(path)}")
-
-
-def export(path: Where, words: Keys = None) -> None:
-    """Take models out of a run: safetensors + config. Own keys: peer=NAME (default: all)
-    out=DIR."""
-    from amity.config import only, out_path
-    from amity.lab.export import export as export_models
-
-    mine = only(words or [], "peer", "out")
-    with status("computing the peers' final models"):
-        folders = export_models(
-            path, mine.get("peer", ""), out_path(mine) if "out" in mine else None
-        )
-    for folder in folders:
-        say(str(folder))
-
-
-def predict(
-    model: Annotated[Path, typer.Argument(help="A folder that `amity export` wrote.")],
-    examples: Annotated[Path, typer.Argument(help="A .npy file, or a .npz file with x (and y).")],
-    words: Keys = None,
-) -> None:
-    """Classify new examples with an exported model, as CSV. Own key: out=FILE."""
-    from amity.config import only, out_path
-    from amity.lab.export import predict as classify
-
-    mine = only(words or [], "out")
-    prediction = classify(model, examples)
-    if "out" in mine:
-        write_atomically(out_path(mine), prediction.to_csv().encode())
-    else:
-        sys.stdout.write(prediction.to_csv())
-    if prediction.accuracy is not None:
-        err_console.print(f"accuracy {100 * prediction.accuracy:.1f} %")
+    with status("drawing the report"):
+        page = write_report(path)
+    say(f"report: {page}")
 
 
 def list_entries(
@@ -242,7 +205,8 @@ def _announce(configs: Sequence[Config], jobs: int) -> None:
 
     config = configs[0]
     with status(f"reading {config.data.name}"):
-        load_data(config)
+        dataset = load_data(config)
+    say_data(dataset)
     what = f"{len(configs)} runs" if len(configs) > 1 else config.label
     say(
         f"{what}: {config.dataset_label}, {config.peers} peers, {config.rounds} rounds;"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from amity.cli.common import Keys
+from amity.cli.common import Keys, say_data
 from amity.console import out_console, say, status
 from amity.errors import ConfigError, needs_peers
 from amity.files import write_atomically
@@ -25,7 +25,6 @@ listen = "{listen}"
 roster = "roster.toml"
 identity = "identity"
 state = "state"
-data = "mine"
 # classes = ["a", "b"]     # the same list at every member, if somebody may lack a class
 metrics = 9464             # http://127.0.0.1:9464/metrics; 0: none
 # sinks = ["rounds", "jsonl"]   # who is told what happens here; `amity list sinks`
@@ -34,8 +33,15 @@ metrics = 9464             # http://127.0.0.1:9464/metrics; 0: none
 deadline = 60              # seconds that a round waits for the others' cards
 patience = 30              # seconds that an answer may take
 
-[run]                      # keys of `amity run`
-data = "digits"            # yours: "scans.npz", a folder of images, "table.csv", ...
+[run]                      # keys of `amity run`; model, strategy and seed as at all members
+data = "digits"            # yours: "scans.npz", a folder of images, or a table, as in these lines:
+# data = "table.csv"             # beside this file; columns are found by name, in any order
+# data.label = "diagnosis"       # the column of the classes
+# data.drop = "patient_id,note"  # columns that are no inputs
+# data.missing = "median"        # or "indicator"; holes are refused unless you say what to do
+# data.dates = "days"            # dates as days since 1970
+# data.schema = "schema.toml"    # in place of the last two: the file that all members agree on,
+#                                # `amity data schema`; `amity data check` shows what is wrong
 strategy = "friends"
 rounds = 100
 """
@@ -122,8 +128,12 @@ def check(folder: Folder) -> None:
 
     setup = read_setup(folder)
 
+    notes: list[str] = []
+
     def described() -> str:
-        dataset, data = data_of(setup, load_data(setup.config))
+        loaded = load_data(setup.config)
+        notes.extend(loaded.notes)
+        dataset, data = data_of(setup, loaded)
         held = sum(share > 0 for share in data.labels)
         return (
             f"{len(data.train)} training and {len(data.test)} test examples, {held} of"
@@ -138,6 +148,8 @@ def check(folder: Folder) -> None:
             bad += not finding.good
             running |= finding.what == "port" and "running" in finding.detail
             _finding(finding)
+        for note in notes:
+            say(f"{'':18} {note}")
         if not bad and not running:
             for finding in greetings(setup):
                 bad += not finding.good
@@ -167,7 +179,8 @@ def run(folder: Folder, words: Keys = None) -> None:
     given = values.pop("sinks", None)
     setup = read_setup(folder, values)
     with status(f"reading {setup.config.data.name}"):
-        load_data(setup.config)
+        dataset = load_data(setup.config)
+    say_data(dataset)
     say(
         f"{setup.who.name}: listening on {setup.who.listen or 'nothing (relay only)'}; log:"
         f" {setup.state / 'audit.jsonl'}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from amity.cli.common import Words, sinks_of
-from amity.console import blank_table, complain, out_console, say, status
+from amity.console import complain, out_console, say, show_grid, status
 from amity.errors import ConfigError, Failure
 from amity.reproduce.experiments import NAMES
 from amity.units import duration
@@ -165,12 +165,7 @@ def _show(findings: Findings) -> None:
     for title, head, lines in findings.shown():
         if title:
             out_console.print(title, style="bold", markup=False, highlight=False)
-        shown = blank_table(head, no_wrap=True)
-        for cells in lines:
-            shown.add_row(
-                *(f"[bold]{cell[2:-2]}[/bold]" if cell.startswith("**") else cell for cell in cells)
-            )
-        out_console.print(shown)
+        show_grid(head, lines, out_console)
     for remark in findings.remarks():
         say(remark)
     sys.stdout.flush()

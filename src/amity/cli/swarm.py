@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from amity.cli.common import Words, sinks_of
+from amity.cli.common import Words, say_data, sinks_of
 from amity.console import complain, err_console, say, status
 from amity.errors import ConfigError, needs_peers
 
@@ -45,6 +45,7 @@ def swarm(
     stream = Stream(sinks_of(mine, file, default="peers"))
     with status(f"reading {config.data.name}; keys and certificates"):
         crowd = make_swarm(config, out, net, stream)
+    say_data(crowd.dataset)
     label, name = crowd.config.label, crowd.config.dataset_label
     say(
         f"{label}: {name}, {crowd.config.peers} peers, {crowd.config.rounds} rounds, each peer a"

@@ -29,7 +29,7 @@ from amity.config.words import (
     split_list,
     split_words,
 )
-from amity.files import read_toml
+from amity.toml import read_toml
 
 __all__ = [
     "ASIDE",

@@ -20,7 +20,7 @@ from amity.config.sections import PARTS, SCALARS, SECTIONS
 from amity.config.words import parse
 from amity.data.shift import Grouping
 from amity.errors import ConfigError
-from amity.files import read_toml
+from amity.toml import read_toml
 
 
 def load(
@@ -123,6 +123,7 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
     for layer in layers:
         given = _merge(given, unfolded(layer))
     known = [*SECTIONS, "stages", *PARTS, *SCALARS, *LISTS]
+    given |= {key: _by_path(key, given[key]) for key in SECTIONS if "path" in given.get(key, {})}
     merged = _merge(_suits(given.get("data", {})), given)
     for key, value in given.items():
         if key not in known:
@@ -157,6 +158,19 @@ def _extensions(value: Any) -> tuple[tuple[int, int], ...]:
 
 LISTS: Mapping[str, Callable[[Any], Any]] = {"changes": _changes, "extended": _extensions}
 """Keys that hold a list, and what brings it into one form. A higher layer replaces it whole."""
+
+
+def _by_path(key: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`data.path=a.csv` says what it is, as `data=a.csv` does."""
+    if "name" in options:
+        return options
+    found = SECTIONS[key].read(str(options["path"]))
+    if found is None:
+        raise ConfigError(
+            f"{key}.path: cannot tell what {options['path']!r} is; expected an existing folder, or"
+            f" a file .csv, .parquet or .npz (or say {key}=NAME)"
+        )
+    return {**found, **options}
 
 
 def _suits(data: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -51,6 +51,9 @@ class Evaluation:
     gradients_every: Count = 10
     """Coreset error, consensus distance and mean gradient every so many rounds and in the last; 0:
     never."""
+    shadow: Count = 0
+    """Every so many rounds a peer also trains a model of its own that learns from nobody, and never
+    leaves it: what collaboration is worth to it. 1: as `strategy=local` would; 0: none."""
     friend: Fraction = 0.5
     """In a world without groups, two peers are true friends if their label distributions overlap by
     at least this much."""

@@ -35,6 +35,9 @@ SILENT = {"shift": "none"}
 """Sections that are not written down where they pick nothing, so that runs that knew nothing of
 them stay the same runs."""
 
+QUIET = {("eval", "shadow"): 0}
+"""Options that are not written down at these values, for the same reason."""
+
 
 @dataclass(frozen=True)
 class Pick(Generic[T]):
@@ -205,6 +208,7 @@ class Config:
                 value = [stage.to_dict() for stage in value]
             elif dataclasses.is_dataclass(value):
                 value = dataclasses.asdict(value)  # type: ignore[arg-type]
+                value = {k: v for k, v in value.items() if QUIET.get((f.name, k), ...) != v}
             plain[f.name] = value
         # TOML wants tables after plain values
         tables = [key for key, value in plain.items() if value and isinstance(value, dict | list)]

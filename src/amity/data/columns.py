@@ -4,13 +4,13 @@ Whatever the source, it ends as arrays: `x` (examples), `y` (labels: whole numbe
 optionally `peer` (who holds it), `split` (train or test) and `group` (to which group its peer
 belongs). Labels, peers and groups may be of any kind that can be sorted; they are numbered in
 sorted order and their names kept. Without `split`, a share is drawn for testing, from every peer
-and class alike, by a seed of its own, so that it is the same in all runs. Normalisation constants
-come from the training part.
+and class alike, by a seed of its own, so that it is the same in all runs. Statistics (means,
+standard deviations, medians) come from the training part, unless a schema file brings them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 
@@ -18,7 +18,9 @@ import numpy as np
 from pydantic import Field
 
 from amity.data.base import Dataset, build
-from amity.data.schema import Schema
+from amity.data.cells import Cells
+from amity.data.scaling import EXACT, Statistics, scaled_by, scaling, statistics, unscaled
+from amity.data.schema import Scale, Schema
 from amity.errors import DataError
 from amity.rng import rng
 
@@ -31,19 +33,24 @@ COLUMNS = ("x", "y", "peer", "split", "group")
 class Columns:
     """What every source of own data comes down to."""
 
-    x: Array
+    x: Array | Cells
     y: Array
     peer: Array | None = None
     split: Array | None = None
     group: Array | None = None
     _: KW_ONLY
     form: Schema | None = None
-    """What the source says of its columns and of scaling."""
+    """What the source says of its columns and classes."""
+    notes: tuple[str, ...] = ()
+    """What the source has done, in lines."""
 
 
-def dataset_of(where: str, columns: Columns, test_share: float) -> Dataset:
+def dataset_of(
+    where: str, columns: Columns, test_share: float, scale: Scale = "standard"
+) -> Dataset:
     """Check and number everything; `where` names the source in messages."""
-    x, count = images_first(where, np.asarray(columns.x)), len(columns.x)
+    x = columns.x if isinstance(columns.x, Cells) else images_first(where, np.asarray(columns.x))
+    count, form = len(x), columns.form or Schema(classes=(), scale=scale)
     for name in COLUMNS[1:]:
         column = getattr(columns, name)
         if column is not None and np.shape(column) != (count,):
@@ -53,7 +60,7 @@ def dataset_of(where: str, columns: Columns, test_share: float) -> Dataset:
             )
     if count < 2:
         raise DataError(f"{where}: {count} examples are too few")
-    names, y = numbered(where, columns.y)
+    names, y = numbered(where, columns.y, form.classes)
     writer_names, writers = _owners(where, "peer", columns.peer)
     group_names, groups = _owners(where, "group", columns.group)
     if groups is not None:
@@ -65,23 +72,60 @@ def dataset_of(where: str, columns: Columns, test_share: float) -> Dataset:
             f"{where}: {int(train.sum())} training and {int(test.sum())} test examples; both must"
             " be there"
         )
-    mean, std = _scale(x, train)
+    inputs = _scaled(x, form, train)
     return build(
         where,
-        x,
+        inputs.x,
         y,
         np.flatnonzero(train),
         np.flatnonzero(test),
-        mean=mean,
-        std=std,
+        mean=inputs.by[0],
+        std=inputs.by[1],
         writers=writers,
         classes=len(names),
         names=names,
         writer_names=writer_names,
         groups=groups,
         group_names=group_names,
-        form=columns.form,
+        form=inputs.form,
+        notes=(*columns.notes, *_scale_notes(columns.x, inputs, int(train.sum()))),
     )
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """Examples, and by which statistics they are scaled."""
+
+    x: Array
+    by: Statistics
+    form: Schema
+
+
+def _scaled(x: Array | Cells, form: Schema, train: Array) -> _Inputs:
+    if isinstance(x, Cells):
+        cells = x.filled(train)
+        x, form = cells.inputs, cells.schema
+        if form.scale == "standard" and not form.agreed:
+            form = scaled_by(form, statistics(x, train))
+        return _Inputs(x, scaling(form), form)
+    return _Inputs(x, statistics(x, train) if form.scale == "standard" else unscaled(x), form)
+
+
+def _scale_notes(given: Array | Cells, inputs: _Inputs, count: int) -> Iterator[str]:
+    """Whose statistics inputs are scaled by, and what becomes of whole numbers."""
+    form, whole = inputs.form, not isinstance(given, Cells) and np.asarray(given).dtype.kind in "ui"
+    what = "whole numbers become floats and" if whole else "numbers"
+    if form.scale == "none":
+        yield f"{what} are not scaled"
+    else:
+        remedy = '`scale = "none"` in the schema file' if form.classes else "data.scale=none"
+        whose = "in the schema file" if form.agreed else f"of the {count} training examples here"
+        yield (
+            f"{what} are scaled to mean 0 and deviation 1, by the statistics {whose};"
+            f" {remedy} leaves them as they are"
+        )
+    if whole and np.abs(inputs.x).max() > EXACT:
+        yield f"whole numbers above {EXACT:,} are rounded to the nearest float"
 
 
 def _owners(where: str, what: str, column: Array | None) -> tuple[tuple[str, ...], Array | None]:
@@ -139,8 +183,11 @@ def images_first(where: str, x: Array) -> Array:
     return np.ascontiguousarray(x.transpose(0, 3, 1, 2)) if channels_last else x
 
 
-def numbered(where: str, labels: Array) -> tuple[tuple[str, ...], Array]:
-    """Class names, and labels as 0 .. K−1 in sorted order; what cannot be classes is refused."""
+def numbered(
+    where: str, labels: Array, classes: tuple[str, ...] = ()
+) -> tuple[tuple[str, ...], Array]:
+    """Class names, and labels as 0 .. K−1: in sorted order, or by the classes that are given,
+    whichever of them occur. What cannot be classes is refused."""
     y = _sortable(where, "labels", np.asarray(labels))
     if y.dtype.kind == "f":
         if not np.isfinite(y).all():
@@ -156,13 +203,28 @@ def numbered(where: str, labels: Array) -> tuple[tuple[str, ...], Array]:
             )
         y = y.astype(np.int64)
     found, index = np.unique(y, return_inverse=True)
+    if classes:
+        return classes, _by_name(where, tuple(map(str, found)), classes)[index]
     if len(found) < 2:
-        raise DataError(f"{where}: only one class ({found[0]}); at least two are needed")
+        raise DataError(
+            f"{where}: only one class ({found[0]}); at least two are needed. Where others have"
+            " more, a schema file names all (data.schema=FILE)"
+        )
     if len(found) > max(20, len(y) // 2):
         raise DataError(
             f"{where}: {len(found)} different labels for {len(y)} examples; these are no classes"
         )
     return tuple(map(str, found)), index.astype(np.int64)
+
+
+def _by_name(where: str, found: tuple[str, ...], classes: tuple[str, ...]) -> Array:
+    """The numbers of classes that are given."""
+    for name in found:
+        if name not in classes:
+            raise DataError(
+                f"{where}: class {name!r} is not in the list of the schema, {list(classes)}"
+            )
+    return np.array([classes.index(name) for name in found], np.int64)
 
 
 def _sortable(where: str, what: str, values: Array) -> Array:
@@ -210,16 +272,6 @@ def _leave_some(test: Array, writers: Array, order: Array) -> None:
             test[mine[0]] = False
         elif len(mine) > 1 and not test[mine].any():
             test[mine[0]] = True
-
-
-def _scale(x: Array, train: Array) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation by channel (images) or by feature (rows), over the training
-    part."""
-    axes = (0,) if x.ndim == 2 else (0, *range(2, x.ndim))
-    part = x[train]
-    mean, std = part.mean(axes, dtype=np.float64), part.std(axes, dtype=np.float64)
-    std = np.where(std > 1e-12, std, 1.0)
-    return tuple(mean.tolist()), tuple(std.tolist())
 
 
 def from_mapping(where: str, arrays: Mapping[str, Any]) -> Columns:

@@ -31,21 +31,22 @@ def read_folder(root: Path, size: int, grey: bool) -> Columns:
         raise DataError(
             f"{root}: all images must lie in CLASS/ or all in PEER/CLASS/; {odd} does not fit"
         )
-    x = np.stack([_read(path, size, grey) for path in files])
+    x = np.stack([read_image(path, (size, size), grey) for path in files])
     y = np.array([parts[-1] for parts in labels])
     peer = np.array([parts[0] for parts in labels]) if depths == {2} else None
     split = np.array([parts[0] for parts in folders]) if with_split else None
     return Columns(x, y, peer, split)
 
 
-def _read(path: Path, size: int, grey: bool) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+def read_image(
+    path: Path, size: tuple[int, int], grey: bool
+) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    """The bytes of an image, resized to width x height, with the channels in front."""
     from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(path) as image:
-            fitted = image.convert("L" if grey else "RGB").resize(
-                (size, size), Image.Resampling.BILINEAR
-            )
+            fitted = image.convert("L" if grey else "RGB").resize(size, Image.Resampling.BILINEAR)
     except (
         OSError,
         UnidentifiedImageError,

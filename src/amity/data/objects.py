@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from amity.data.base import Dataset, datasets
 from amity.data.columns import COLUMNS, Columns, Fraction, dataset_of, from_mapping
+from amity.data.schema import Scale
 from amity.errors import DataError, unknown
-from amity.registry import fingerprint
+from amity.registry import QUIET, fingerprint
 
 
-def adapt(where: str, found: Any, test_share: float) -> Dataset:
+def adapt(where: str, found: Any, test_share: float, scale: Scale = "standard") -> Dataset:
     """A dataset out of what a function returned: a Dataset, arrays (tuple or mapping), a Hugging
     Face dataset, or a torch Dataset of (example, label) or (example, label, peer)."""
     if isinstance(found, Dataset):
         return found
     if type(found).__module__.partition(".")[0] == "datasets":
-        from amity.data.tables import read_hugging_face
+        from amity.data.hugging_face import read_hugging_face
 
-        return dataset_of(where, read_hugging_face(where, found), test_share)
+        return dataset_of(where, read_hugging_face(where, found), test_share, scale)
     if isinstance(found, Mapping):
         for name in found:
             if name not in COLUMNS:
                 raise DataError(f"{where}: {unknown('array', str(name), COLUMNS)}")
-        return dataset_of(where, from_mapping(where, found), test_share)
+        return dataset_of(where, from_mapping(where, found), test_share, scale)
     if isinstance(found, tuple) and 2 <= len(found) <= 4:
-        return dataset_of(where, Columns(*map(np.asarray, found)), test_share)
+        return dataset_of(where, Columns(*map(np.asarray, found)), test_share, scale)
     try:
         rows = [tuple(found[k]) for k in range(len(found))]
         columns = [
@@ -44,7 +45,7 @@ def adapt(where: str, found: Any, test_share: float) -> Dataset:
         raise DataError(
             f"{where}: its examples have {len(columns)} parts, expected (x, y) or (x, y, peer)"
         )
-    return dataset_of(where, Columns(*columns), test_share)
+    return dataset_of(where, Columns(*columns), test_share, scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,7 @@ class Made:
     equal if their keys are: a dataset that is in memory is not loaded again."""
 
     test_share: Fraction = 0.2
+    scale: Scale = field(default="standard", metadata=QUIET)
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "mlp"}}
     key: ClassVar[object] = None
@@ -60,7 +62,7 @@ class Made:
     make: ClassVar[Callable[..., Any]]
 
     def load(self) -> Dataset:
-        return adapt(self.where, self.make(), self.test_share)
+        return adapt(self.where, self.make(), self.test_share, self.scale)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Made) and self._identity == other._identity
@@ -69,8 +71,8 @@ class Made:
         return hash(self._identity)
 
     @property
-    def _identity(self) -> tuple[object, float]:
-        return self.key, self.test_share
+    def _identity(self) -> tuple[object, float, str]:
+        return self.key, self.test_share, self.scale
 
 
 def _made(label: str, where: str, key: object, make: Callable[[], Any], **suits: Any) -> type[Any]:

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from amity.data.base import Dataset, datasets
 from amity.data.columns import Fraction, dataset_of, from_mapping
-from amity.errors import DataError
+from amity.data.kinds import Wish
+from amity.data.schema import Scale, Schema, read_schema
+from amity.data.tables import LABEL, Found, Roles, find_table
+from amity.errors import ConfigError, DataError
+from amity.registry import QUIET
+
+
+def _joined(names: Any) -> Any:
+    """Names as the command line has them (`a,b`), also where a file has a list, or where one looks
+    like a number."""
+    if isinstance(names, list | tuple):
+        return ",".join(map(str, names))
+    number = isinstance(names, int | float) and not isinstance(names, bool)
+    return str(names) if number else names
+
+
+Names = Annotated[str, BeforeValidator(_joined)]
 
 
 def _existing(kind: str, path: str) -> Path:
@@ -34,6 +50,8 @@ class Arrays:
     """Where it is."""
     test_share: Fraction = 0.2
     """Share of the examples that is set aside for testing, where the data does not say which."""
+    scale: Scale = field(default="standard", metadata=QUIET)
+    """standard: numbers get mean 0 and deviation 1; none: they stay as they are."""
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "mlp"}}
 
@@ -49,7 +67,8 @@ class Arrays:
                     arrays = {name: stored[name] for name in stored.files}
         except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
             raise DataError(f"{path}: cannot be read as arrays ({error})") from None
-        return dataset_of(str(path), from_mapping(str(path), arrays), self.test_share)
+        columns = from_mapping(str(path), arrays)
+        return dataset_of(str(path), columns, self.test_share, self.scale)
 
 
 @datasets.register("images")
@@ -66,6 +85,8 @@ class Images:
     """Whether colours are given up."""
     test_share: Fraction = 0.2
     """Share of the examples that is set aside for testing, where the data does not say which."""
+    scale: Scale = field(default="standard", metadata=QUIET)
+    """standard: numbers get mean 0 and deviation 1; none: they stay as they are."""
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "fedavg_cnn"}}
 
@@ -73,45 +94,88 @@ class Images:
         from amity.data.images import read_folder
 
         root = _existing("images", self.path)
-        return dataset_of(str(root), read_folder(root, self.size, self.grey), self.test_share)
+        columns = read_folder(root, self.size, self.grey)
+        return dataset_of(str(root), columns, self.test_share, self.scale)
 
 
 @datasets.register("table")
 @dataclass(frozen=True)
 class Table:
     """Own table: a .csv or .parquet file with a label column, optional peer, split and group
-    columns, and numbers."""
+    columns, and numbers, categories or dates. Columns are found by their names."""
 
     path: str = ""
     """Where it is."""
-    label: str = "label"
+    label: str = LABEL
     """The column with the classes."""
     peer: str = ""
     """The column that says whose an example is; empty: there is none."""
     split: str = ""
     """The column that says `train` or `test`; empty: there is none."""
-    drop: str = ""
+    drop: Names = ""
     """Columns that are no features, separated by commas."""
     test_share: Fraction = 0.2
     """Share of the examples that is set aside for testing, where the data does not say which."""
     group: str | None = None
     """The column with the hidden group of a peer; empty: there is none."""
+    scale: Scale = field(default="standard", metadata=QUIET)
+    """standard: numbers get mean 0 and deviation 1; none: they stay as they are."""
+    missing: Literal["refuse", "median", "indicator"] = field(default="refuse", metadata=QUIET)
+    """Missing values: refused, filled with the median, or filled with one more input that says so.
+    A category that is missing is none of its values."""
+    dates: Literal["refuse", "days"] = field(default="refuse", metadata=QUIET)
+    """Dates: refused, or turned into days since 1970."""
+    categories: Names = field(default="", metadata=QUIET)
+    """Columns that are categories whatever they look like, separated by commas."""
+    na: Names = field(default="", metadata=QUIET)
+    """Words that stand for a missing value, separated by commas."""
+    schema: str = field(default="", metadata=QUIET)
+    """The file that all members agree on, as `amity data schema` writes it: kinds, values, rules,
+    classes."""
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "mlp"}}
 
     def load(self) -> Dataset:
-        from amity.data.tables import read_table
+        found = self.find()
+        return dataset_of(found.where, found.columns(), self.test_share, found.schema.scale)
 
-        path = _existing("table", self.path)
-        columns = read_table(
-            path,
-            self.label,
-            [c for c in self.drop.split(",") if c],
+    def find(self) -> Found:
+        """The table, understood as far as possible."""
+        path, schema = _existing("table", self.path), self._agreed()
+        wish = Wish(
+            missing=self.missing,
+            dates=self.dates == "days",
+            categories=split_names(self.categories),
+            scale=self.scale,
+        )
+        return find_table(
+            path, self._roles(schema), wish, split_names(self.na), schema, self.schema
+        )
+
+    def _roles(self, schema: Schema | None) -> Roles:
+        agreed = schema.label if schema is not None and self.label == Table.label else ""
+        return Roles(
+            label=agreed or self.label,
             peer=self.peer,
             split=self.split,
             group=self.group or "",
+            drop=split_names(self.drop),
         )
-        return dataset_of(str(path), columns, self.test_share)
+
+    def _agreed(self) -> Schema | None:
+        if not self.schema:
+            return None
+        for key in ("scale", "missing", "dates", "categories"):
+            if getattr(self, key) != getattr(Table, key):
+                raise ConfigError(
+                    f"data.{key}: stands in the schema; change it in {self.schema} at all members"
+                )
+        return read_schema(Path(self.schema))
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """`a,b` as names."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 SUFFIXES = {".npz": "arrays", ".csv": "table", ".parquet": "table"}

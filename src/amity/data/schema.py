@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-import tomli_w
 from pydantic import ConfigDict, Field
 
 from amity.errors import ConfigError, DataError
-from amity.files import read_toml
 from amity.registry import checked
+from amity.toml import read_toml
 
 Kind = Literal["number", "category", "date"]
 Rule = Literal["refuse", "median", "indicator", "zeros"]
@@ -146,11 +145,14 @@ class Schema:
             raise DataError(str(error)) from None
 
     def to_toml(self) -> str:
-        """As a file for people: the columns one by one."""
-        plain = self.to_dict()
-        plain.pop("shape", None)
-        columns = plain.pop("columns", [])
-        return tomli_w.dumps({**plain, **({"column": columns} if columns else {})})
+        """As a file for people: the columns one by one, with kind and rule."""
+        plain = {**self.to_dict(), "scale": self.scale}
+        kept = {key: plain[key] for key in plain if key not in ("shape", "columns", "mean", "std")}
+        parts = [_lines(kept)]
+        for column in self.columns:
+            said = {"name": column.name, "kind": column.kind, "missing": column.missing}
+            parts.append("[[column]]\n" + _lines(said | _plain(column)))
+        return "\n".join(parts)
 
     # -- what members compare ----------------------------------------------------------------------
 
@@ -184,7 +186,33 @@ def read_schema(path: Path) -> Schema:
         raise DataError(
             f"{path}: has no [[column]]; `amity data schema a.csv out={path}` writes it"
         )
+    for column in schema.columns if schema.agreed else ():
+        lacking = [key for key in _needed(schema, column) if getattr(column, key) is None]
+        if lacking:
+            raise DataError(
+                f"{path}: column {column.name!r} has no {' and '.join(lacking)}, and `agreed` says"
+                " that all statistics stand here"
+            )
     return schema
+
+
+def _needed(schema: Schema, column: Column) -> tuple[str, ...]:
+    """The statistics that a column is read with."""
+    if column.kind == "category":
+        return ()
+    scaled = ("mean", "std") if schema.scale == "standard" else ()
+    return scaled if column.missing == "refuse" else ("fill", *scaled)
+
+
+def _lines(plain: Mapping[str, Any]) -> str:
+    """Keys and values as TOML, each in one line."""
+    return "".join(f"{key} = {_toml(value)}\n" for key, value in plain.items())
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _plain(value: Any) -> dict[str, Any]:
@@ -204,7 +232,7 @@ def _differences(here: Schema, there: Schema) -> Iterator[str]:
     if here.shape != there.shape:
         yield f"examples have shape {here.shape} here and {there.shape} there"
     if said := _lists_apart("class", here.classes, there.classes):
-        yield f"{said}: list the same `classes` under [peer] everywhere"
+        yield f"{said}: list the same `classes` under [peer] everywhere, or in one schema file"
     if here.scale != there.scale:
         yield (
             f"inputs are scaled by data.scale={here.scale} here and {there.scale} there: say the"

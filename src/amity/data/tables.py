@@ -1,133 +1,207 @@
-"""Tables (CSV, Parquet) and Hugging Face datasets as arrays."""
+"""Tables (CSV, Parquet): which column is what, and all that is wrong with them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from amity.data.columns import Array, Columns
+from amity.data.cells import Cells, values_of
+from amity.data.columns import Columns, numbered
+from amity.data.frames import Frame, read_frame
+from amity.data.kinds import Wish, kinds_of, natural
+from amity.data.problems import Problem, in_one_line, rows
 from amity.data.schema import Column, Schema
+from amity.data.values import Values
 from amity.errors import DataError, unknown
 
-LABELS = ("label", "labels", "fine_label", "target", "y")
-EXAMPLES = ("image", "img", "pixel_values", "features", "x")
-PEERS = ("peer", "writer", "writer_id", "user", "client", "hospital")
-GROUPS = ("group",)
+LABEL = "label"
+"""The column of the classes, where nothing is said."""
+ID = re.compile(r"(^|.*[ _.-])(id|nr|no|number|index|mrn|key)", re.IGNORECASE)
+"""Names of columns that number rows."""
 
 
-def read_table(path: Path, label: str, drop: Sequence[str], **other: str) -> Columns:
-    """The label column, `other` columns (peer, split, group; empty: there is none), and all that
-    are left as features."""
-    frame = _read_frame(path)
-    for key, name in (("label", label), *other.items(), *(("drop", name) for name in drop)):
-        if name and name not in frame.columns:
-            raise DataError(
-                f"{path}: data.{key}: {unknown('column', name, map(str, frame.columns))}"
-            )
-    features = frame.drop(columns=[name for name in (label, *other.values(), *drop) if name])
-    if features.shape[1] == 0:
-        raise DataError(f"{path}: no columns are left as features")
-    for name in features.columns:
-        if features[name].dtype.kind not in "buif":
-            # a column `group` is likely to be that
-            free = sorted((key for key, given in other.items() if not given), key=name.__ne__)
-            names = [f"data.{key}={name}" for key in free]
-            said = f"say what it names ({', '.join(names)}), " if names else ""
-            raise DataError(
-                f"{path}: column {name!r} is no number; {said}turn it into numbers, or leave it out"
-                f" with data.drop={name}"
-            )
-    missing = features.isna().to_numpy()
-    if missing.any():
-        row, column = np.argwhere(missing)[0]
-        raise DataError(
-            f"{path}: row {row + 1} has no value in column {features.columns[column]!r}"
-        )
-    if frame[label].isna().any():
-        raise DataError(
-            f"{path}: row {int(frame[label].isna().to_numpy().argmax()) + 1} has no label"
-        )
-    names = sorted(map(str, features.columns), key=natural)
-    x = features[names].to_numpy(dtype=np.float32)
-    rest: Any = {key: frame[name].to_numpy() for key, name in other.items() if name}
-    form = Schema(
-        classes=(),
-        columns=tuple(Column(name=name) for name in names),
-        label=label,
-        ignore=tuple(name for name in (*other.values(), *drop) if name),
+@dataclass(frozen=True)
+class Roles:
+    """The columns of a table that are no inputs; an empty name: there is none."""
+
+    label: str
+    peer: str = ""
+    split: str = ""
+    group: str = ""
+    drop: tuple[str, ...] = ()
+
+    @property
+    def others(self) -> dict[str, str]:
+        named = {"peer": self.peer, "split": self.split, "group": self.group}
+        return {key: name for key, name in named.items() if name}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.label, *self.others.values(), *self.drop)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A table, understood as far as possible."""
+
+    where: str
+    frame: Frame
+    roles: Roles
+    cells: Cells
+    problems: tuple[Problem, ...]
+    file: str = ""
+    """The schema file; empty: there is none, and kinds were found in the values."""
+    values: Mapping[str, Values] = field(default_factory=dict)
+    """Of all columns that are no label and have no role."""
+
+    @property
+    def schema(self) -> Schema:
+        return self.cells.schema
+
+    @property
+    def label(self) -> Values:
+        return Values(self.frame.data[self.roles.label])
+
+    def columns(self) -> Columns:
+        """As every source of own data comes down to; refused where there are problems."""
+        if self.problems:
+            hint = f" (`amity data check {self.where}` shows all)" if len(self.problems) > 1 else ""
+            raise DataError(f"{self.where}: {in_one_line(self.problems, self.file)}{hint}")
+        data, roles = self.frame.data, self.roles
+        rest: Any = {key: data[name].to_numpy() for key, name in roles.others.items()}
+        labels = labels_of(self.label, self.schema)
+        return Columns(self.cells, labels, **rest, form=self.schema, notes=tuple(self.notes))
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """What is done with the table, in lines for its owner."""
+        yield from self.frame.notes
+        yield _described(self.schema, self.file)
+        yield from self.cells.notes
+        inputs = {column.name for column in self.schema.columns}
+        unused = [name for name in self.values if name not in inputs] if self.file else []
+        if unused:
+            yield f"not in {self.file}, left out: {', '.join(map(repr, unused))}"
+        for column in self.schema.columns if not self.file else ():
+            if _counts_rows(column, self.values[column.name]):
+                yield (
+                    f"column {column.name!r} has another whole number in every row; if it is an"
+                    f" id, leave it out with data.drop={column.name}"
+                )
+
+
+def find_table(
+    path: Path,
+    roles: Roles,
+    wish: Wish,
+    na: Sequence[str] = (),
+    schema: Schema | None = None,
+    file: str = "",
+) -> Found:
+    """Reads a table: by a schema, or by what its values look like."""
+    named = [c.name for c in schema.columns if c.kind == "category"] if schema else wish.categories
+    return understood(str(path), read_frame(path, na, named), roles, wish, schema, file)
+
+
+def understood(
+    where: str, frame: Frame, roles: Roles, wish: Wish, schema: Schema | None, file: str
+) -> Found:
+    """What the columns of a table are, and what is wrong with them."""
+    roles = _checked(where, roles, wish, frame.data.columns, schema)
+    found = {n: v for n, v in values_of(frame.data).items() if n not in roles.names}
+    problems = [Problem("twice", name) for name in frame.twice]
+    if schema is None:
+        free = tuple(key for key in ("peer", "split", "group") if key not in roles.others)
+        columns, odd = kinds_of(found, replace(wish, free=free))
+        problems += odd
+        columns.sort(key=lambda column: natural(column.name))
+        schema = Schema(classes=(), columns=tuple(columns), scale=wish.scale)
+    schema = replace(schema, label=roles.label, ignore=(*roles.others.values(), *roles.drop))
+    cells = Cells.of(schema, found, by_file=bool(file))
+    problems += [*cells.problems, *_label_problems(where, frame, roles.label, schema)]
+    if not schema.columns and not problems:
+        raise DataError(f"{where}: no columns are left as inputs")
+    return Found(where, frame, roles, cells, tuple(problems), file, found)
+
+
+def _checked(
+    where: str, roles: Roles, wish: Wish, names: Sequence[str], schema: Schema | None
+) -> Roles:
+    """Every column that is named must be there; those that a schema leaves out need not."""
+    asked = [*roles.others.items(), *(("drop", name) for name in roles.drop)]
+    if roles.label != LABEL:
+        asked.append(("label", roles.label))
+    for key, name in (*asked, *(("categories", name) for name in wish.categories)):
+        if name not in names:
+            raise DataError(f"{where}: data.{key}: {unknown('column', name, map(str, names))}")
+    if schema is None:
+        return roles
+    left = [n for n in schema.ignore if n in names and n not in roles.names]
+    return replace(roles, drop=(*roles.drop, *left))
+
+
+def _label_problems(where: str, frame: Frame, label: str, schema: Schema) -> list[Problem]:
+    if label not in frame.data.columns:
+        few = ", ".join(_few(list(frame.data.columns), 12))
+        return [Problem("no label", label, roles=few)]
+    absent = Values(frame.data[label]).absent
+    if absent.any():
+        said = rows(int(absent.sum()), len(absent), int(absent.argmax()))
+        return [Problem("label", label, f"no value in {said}")]
+    try:
+        numbered(where, labels_of(Values(frame.data[label]), schema), schema.classes)
+    except DataError as error:
+        return [Problem("label", label, str(error).removeprefix(f"{where}: "))]
+    return []
+
+
+def labels_of(values: Values, schema: Schema) -> np.ndarray[Any, Any]:
+    """By name where classes are given, else as the file has them."""
+    if not schema.classes:
+        found: np.ndarray[Any, Any] = values.raw.to_numpy()
+        return found
+    return np.array(values.words)[values.codes]
+
+
+def _described(schema: Schema, file: str) -> str:
+    """`5 columns are 7 inputs, in the order of their names: 3 numbers, sex (f, m), seen (days)`."""
+    kinds = {kind: [c for c in schema.columns if c.kind == kind] for kind in _SHOWN}
+    parts = [shown(kinds[kind]) for kind, shown in _SHOWN.items() if kinds[kind]]
+    order = f"as in {file}" if file else "in the order of their names"
+    return (
+        f"{len(schema.columns)} columns are {len(schema.inputs)} inputs, {order}:"
+        f" {'; '.join(parts)}"
     )
-    return Columns(x, frame[label].to_numpy(), form=form, **rest)
 
 
-def natural(name: str) -> tuple[tuple[tuple[str, int], ...], str]:
-    """By this order columns are inputs, wherever they stand in a file: `f2` is before `f10`."""
-    parts = re.findall(r"(\D*)(\d*)", name)
-    return tuple((text.lower(), int(digits or -1)) for text, digits in parts), name
+def _categories(columns: Sequence[Column]) -> str:
+    shown = [f"{c.name} ({', '.join(_few(c.values))})" for c in columns]
+    more = f" and {len(shown) - 8} more" if len(shown) > 8 else ""
+    return f"one input for each value of {', '.join(shown[:8])}{more}"
 
 
-def _read_frame(path: Path) -> Any:
-    try:
-        import pandas as pd
-    except ImportError:
-        raise DataError(f"{path}: tables need pandas: pip install 'amity[tables]'") from None
-    try:
-        return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
-    except ImportError:
-        raise DataError(f"{path}: Parquet needs pyarrow: pip install 'amity[tables]'") from None
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{path}: cannot be read as a table ({str(error).splitlines()[0]})"
-        ) from None
+def _few(values: Sequence[str], most: int = 4) -> list[str]:
+    return [*values[:most], *(["..."] if len(values) > most else [])]
 
 
-def read_hugging_face(where: str, found: Any) -> Columns:
-    """A `datasets.Dataset`, or a `DatasetDict` with train and test. Images may be pictures or
-    arrays."""
-    if isinstance(found, dict):
-        parts = {
-            name: read_hugging_face(f"{where}[{name}]", part)
-            for name, part in found.items()
-            if name in ("train", "test")
-        }
-        if set(parts) != {"train", "test"}:
-            raise DataError(f"{where}: expected the splits train and test, got {', '.join(found)}")
-        train, test = parts["train"], parts["test"]
-        split = np.array(["train"] * len(train.y) + ["test"] * len(test.y))
-        return Columns(
-            np.concatenate([train.x, test.x]),
-            np.concatenate([train.y, test.y]),
-            _both(train.peer, test.peer),
-            split,
-            _both(train.group, test.group),
-        )
-    names = list(found.column_names)
-    label = _one(where, "label", LABELS, names)
-    example = _one(where, "example", EXAMPLES, names)
-    known = {"peer": PEERS, "group": GROUPS}
-    rest = {key: next((n for n in known[key] if n in names), None) for key in known}
-    try:
-        x = np.stack([np.asarray(value) for value in found[example]])
-    except ValueError:
-        raise DataError(
-            f"{where}: examples in {example!r} differ in shape; resize them first"
-        ) from None
-    given: Any = {key: np.asarray(found[name]) for key, name in rest.items() if name is not None}
-    return Columns(x, np.asarray(found[label]), **given)
+_SHOWN: Mapping[str, Callable[[Sequence[Column]], str]] = {
+    "number": lambda columns: f"{len(columns)} number{'s' * (len(columns) > 1)}",
+    "category": _categories,
+    "date": lambda columns: f"days since 1970 of {', '.join(c.name for c in columns)}",
+}
 
 
-def _both(one: Array | None, other: Array | None) -> Array | None:
-    """A column of two parts, where both have it."""
-    return None if one is None or other is None else np.concatenate([one, other])
-
-
-def _one(where: str, what: str, known: Sequence[str], names: Sequence[str]) -> str:
-    found = next((name for name in known if name in names), None)
-    if found is None:
-        raise DataError(
-            f"{where}: no {what} column; expected one of {', '.join(known)}, got {', '.join(names)}"
-        )
-    return found
+def _counts_rows(column: Column, values: Values) -> bool:
+    """Whether a column is likely to number the rows, and to say nothing."""
+    if column.kind != "number" or values.raw.dtype.kind not in "ui" or len(values.raw) < 20:
+        return False
+    numbers = values.numbers
+    if len(np.unique(numbers)) < len(numbers):
+        return False
+    in_a_row = float(numbers.max() - numbers.min()) == len(numbers) - 1
+    return in_a_row or ID.fullmatch(column.name) is not None

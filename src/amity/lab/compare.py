@@ -21,7 +21,7 @@ from amity.lab.run import Given, as_config, new_dir, sinks_of
 from amity.peer.privacy import needs_opacus
 from amity.round.build import bad_peers
 from amity.sinks.stream import Stream, Wanted
-from amity.store import RunDir, refuse_unusable
+from amity.store import RunDir, note_command, refuse_unusable
 from amity.strategies import strategies as registry
 from amity.topology import peer_names
 
@@ -140,11 +140,20 @@ def unseen(_cells: Sequence[Cell]) -> None:
     """Ignores the cells."""
 
 
-def collect(cells: Sequence[Cell], path: Path, jobs: int, stream: Stream) -> Comparison:
-    """Run cells and gather them by label, in the order in which the labels first come."""
+def collect(
+    cells: Sequence[Cell],
+    path: Path,
+    jobs: int,
+    stream: Stream,
+    ready: Callable[[], None] = lambda: None,
+) -> Comparison:
+    """Run cells and gather them by label, in the order in which the labels first come. `ready` is
+    called when the directory has been taken, before the first is run."""
     folders = _prepare(cells, path)
     with stream:
         write_atomically(path / "comparison.json", json.dumps(folders, indent=1).encode())
+        note_command(path)
+        ready()
         outcome = run_cells(cells, jobs, stream.take, path)
     results: dict[str, list[Result]] = {cell.label: [] for cell in cells}
     for at, result in sorted(outcome.results.items()):

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from amity.config import Config
-from amity.core import Reference
 from amity.errors import RunDirError
 from amity.files import csv_text, write_atomically
 from amity.lab.result import Result
 from amity.show.notebook import figure_of, frame, save, short_html
 from amity.show.story import Story
-from amity.show.summary import Line, summarise
+from amity.show.summary import Line
 from amity.store import read_config
 from amity.strategies.local import Local
 
@@ -33,10 +32,9 @@ class Comparison:
     results: Mapping[str, Sequence[Result]]
     errors: Mapping[str, str] = field(default_factory=dict)
 
-    @cached_property
+    @property
     def lines(self) -> list[Line]:
-        alone = self.alone
-        return [summarise(label, runs, alone) for label, runs in self.results.items() if runs]
+        return self.story.lines
 
     @property
     def alone(self) -> Sequence[Result]:
@@ -51,11 +49,7 @@ class Comparison:
     @property
     def fair(self) -> list[Line]:
         """The lines of strategies that a real network could run."""
-        return [
-            line
-            for line in self.lines
-            if not isinstance(self.results[line.label][0].config.strategy.instance, Reference)
-        ]
+        return [line for line in self.lines if line.label not in self.story.references]
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -71,7 +65,7 @@ class Comparison:
     def config(self) -> Config:
         return next(runs[0].config for runs in self.results.values() if runs)
 
-    @property
+    @cached_property
     def story(self) -> Story:
         runs = {label: runs for label, runs in self.results.items() if runs}
         return Story(runs, self.alone, self.errors)

@@ -1,156 +1,186 @@
-"""Take a peer's model out of a run (safetensors + config), and use it on new data."""
+"""Take models out of a run: of a simulation, of a swarm, or of a real peer."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import zipfile
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import safetensors
-import safetensors.torch
 import torch
 
-from amity.config import load
-from amity.errors import ConfigError, DataError, RunDirError, StorageError, brief, unknown
-from amity.files import write_atomically
-from amity.lab.run import restored
-from amity.round.build import load_data, make_learner, one_thread
-from amity.store import how_to_go_on
+from amity._version import __version__
+from amity.core import PeerId
+from amity.data.own import split_names
+from amity.errors import ConfigError, RunDirError, StorageError, needs, unknown
+from amity.lab.standing import Standing, Stood, standing
+from amity.use.classifier import open_model
+from amity.use.modelcard import write_card
+from amity.use.modelfile import KINDS, Description, Origin, Which, write_model
+
+NO_VALIDATION = (
+    "only the last models: nobody has validation examples on which a best one could be chosen"
+    " (partition.validation=0.2; for a real peer `validation = 0.2` under [peer])"
+)
+
+TRIED = 256
+"""Test examples on which ONNX is compared with torch."""
 
 
-def export(run: Path, peer: str = "", out: Path | None = None) -> list[Path]:
-    """Write OUT/PEER/model.safetensors and config.toml for one peer (or for all): the model as it
-    is evaluated."""
-    simulation = restored(run)
-    if not simulation.next_round:
-        raise RunDirError(f"{run}: has no checkpoint yet; {how_to_go_on(run)} goes on with it")
-    if peer and peer not in simulation.peers:
-        raise ConfigError(unknown("peer", peer, simulation.peers))
-    pixels, learner = load_data(simulation.config).pixels, simulation.world.learner
-    written = []
-    for name in [peer] if peer else list(simulation.names):
-        with one_thread():
-            theta = simulation.final_model(name)
-        tensors = {
-            slot.name: (
-                theta[slot.start : slot.start + int(np.prod(slot.shape))]
-                .reshape(slot.shape)
-                .clone()
-            )
-            for slot in learner.layout.slots
-        }
-        facts = {
-            "peer": name,
-            "rounds": simulation.next_round,
-            "shape": list(pixels.x.shape[1:]),
-            "classes": load_data(simulation.config).classes,
-            "mean": pixels.mean.flatten().tolist(),
-            "std": pixels.std.flatten().tolist(),
-        }
-        folder = (out or run / "export") / name
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(
-                f"{folder}: cannot be created ({error.strerror}); choose another out="
-            ) from None
-        data = safetensors.torch.save(tensors, metadata={"amity": json.dumps(facts)})
-        write_atomically(folder / "model.safetensors", data)
-        write_atomically(folder / "config.toml", simulation.config.to_toml().encode())
-        written.append(folder)
-    return written
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """The folder of one peer's models."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    notes: tuple[str, ...] = ()
+    """What may surprise, in lines."""
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """The most probable class of every example, its probability, and (labels given) the
-    accuracy."""
+def export(
+    path: Path | str,
+    peer: str = "",
+    out: Path | None = None,
+    *,
+    onnx: bool = False,
+    tell: Callable[[str], None] = lambda _peer: None,
+) -> list[Taken]:
+    """Write last.safetensors, best.safetensors (where there are validation examples) and MODEL.md
+    for one peer or for all: of a run or a swarm into OUT/PEER/, of a peer's folder into OUT/."""
+    path = Path(path)
+    found = standing(path)
+    if peer and peer not in found.states:
+        raise ConfigError(unknown("peer", peer, found.states))
+    base = out or path / "export"
+    taken, nothing = [], []
+    for name in [peer] if peer else list(found.states):
+        tell(name)
+        stood = found.last(name)
+        if stood is None:
+            nothing.append(f"{name}: left out, as it has finished no round yet")
+            continue
+        folder = base if found.alone else base / name
+        taken.append(_take(found, stood, folder, onnx))
+    if not taken:
+        raise _nothing(path, found)
+    return [replace(taken[0], notes=(*nothing, *taken[0].notes)), *taken[1:]]
 
-    classes: np.ndarray[Any, Any]
-    probability: np.ndarray[Any, Any]
-    accuracy: float | None = None
 
-    def to_csv(self) -> str:
-        stream = io.StringIO()
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["example", "class", "probability"])
-        writer.writerows(
-            (i, int(c), f"{p:.6f}")
-            for i, (c, p) in enumerate(zip(self.classes, self.probability, strict=True))
-        )
-        return stream.getvalue()
+def _nothing(path: Path, found: Standing) -> RunDirError:
+    if found.real:
+        return RunDirError(f"{path}: no round is finished yet; let the peers run first")
+    return RunDirError(f"{path}: has no checkpoint yet; `amity resume {path}` goes on with it")
 
 
-def predict(model: Path, examples: Path) -> Prediction:
-    """Classify the examples of a .npy file, or of a .npz file with `x` (and `y` to score them)."""
-    config_path, weights = model / "config.toml", model / "model.safetensors"
-    if not (config_path.is_file() and weights.is_file()):
-        raise RunDirError(
-            f"{model}: expected a folder with model.safetensors and config.toml, as `amity export`"
-            " writes"
-        )
-    config = load(config_path)
+def notes_of(found: Sequence[Taken]) -> list[str]:
+    """What may surprise, each once."""
+    return list(dict.fromkeys(note for one in found for note in one.notes))
+
+
+def _take(found: Standing, stood: tuple[Stood, Stood | None], folder: Path, onnx: bool) -> Taken:
+    """The models of one peer."""
+    _make(folder)
+    last, best = stood
+    kinds: list[tuple[Which, Stood]] = [("last", last)]
+    if best is not None:
+        kinds.insert(0, ("best", best))
+    notes = [] if best else [_why_only_last(found, last.record.peer)]
+    written, files = [], []
+    for which, one in kinds:
+        theta = found.model(one)
+        slots = found.shard.world.learner.layout.slots
+        tensors = {slot.name: slot.of(theta).clone() for slot in slots}
+        written.append(_described(found, which, one, theta))
+        files.append(write_model(folder, written[-1], tensors))
+        if onnx:
+            file, note = _as_onnx(found, files[-1], one.record.peer)
+            files.append(file)
+            notes.append(note)
+    files.append(write_card(folder, written, onnx))
+    return Taken(folder=folder, files=tuple(files), notes=tuple(notes))
+
+
+def _as_onnx(found: Standing, file: Path, name: PeerId) -> tuple[Path, str]:
+    """Compared with torch on the peer's own test examples."""
+    with needs("onnx", "onnx", "onnxruntime", "onnxscript"):
+        from amity.use.onnxfile import write_onnx
+    test = found.data[name].test.first(TRIED)
+    x = test.pixels.x[test.index].cpu().float().numpy()
+    path, apart = write_onnx(open_model(file), x)
+    return path, f"{path}: at most {apart:.1e} from torch, on {len(x)} test examples"
+
+
+def _make(folder: Path) -> None:
+    """A folder without what an export before this one has left."""
     try:
-        with safetensors.safe_open(weights, "pt") as file:
-            facts = json.loads(file.metadata()["amity"])
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  not a mapping
-        shape = tuple(int(side) for side in facts["shape"])
-        learner = make_learner(config, shape, int(facts["classes"]))
-        parts = [
-            tensors[slot.name].reshape(slot.shape).reshape(-1) for slot in learner.layout.slots
-        ]
-        rest = [1] * (len(shape) - 1)
-        mean, std = (torch.tensor(facts[key]).reshape(-1, *rest) for key in ("mean", "std"))
-    except (
-        safetensors.SafetensorError,
-        KeyError,
-        TypeError,
-        ValueError,
-        RuntimeError,
-        OSError,
-    ) as error:
-        raise DataError(
-            f"{weights}: is not a model that `amity export` wrote for this config ({brief(error)})"
+        folder.mkdir(parents=True, exist_ok=True)
+        for kind, ending in itertools.product(KINDS, (".safetensors", ".onnx")):
+            (folder / f"{kind}{ending}").unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"{folder}: cannot be created ({error.strerror}); choose another out="
         ) from None
-    theta = torch.cat(parts)
-    x, y = _read_examples(examples, shape)
-    with one_thread():
-        probability, label = learner.probabilities(theta, (x - mean) / std).max(1)
-    accuracy = None if y is None else float((label.numpy() == y).mean())
-    return Prediction(label.numpy(), probability.numpy(), accuracy)
 
 
-def _read_examples(
-    path: Path, shape: tuple[int, ...]
-) -> tuple[torch.Tensor, np.ndarray[Any, Any] | None]:
-    try:
-        with open(path, "rb") as stream:
-            loaded = np.load(stream, allow_pickle=False)
-            x, y = (
-                (loaded, None) if isinstance(loaded, np.ndarray) else (loaded["x"], loaded.get("y"))
-            )
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(
-            f"{path}: expected a .npy array or a .npz file with x ({brief(error)})"
-        ) from None
-    if x.dtype.kind not in "buif" or x.ndim == 0 or len(x) == 0:
-        raise DataError(f"{path}: expected examples as numbers, got {x.dtype} of shape {x.shape}")
-    if x.shape[1:] == shape[1:] and shape[0] == 1:
-        x = x[:, None]
-    if x.shape[1:] != shape:
-        raise DataError(f"{path}: examples have shape {x.shape[1:]}, the model expects {shape}")
-    if not np.isfinite(x).all():
-        raise DataError(
-            f"{path}: example {int((~np.isfinite(x).reshape(len(x), -1).all(1)).argmax())} has NaN"
-            " or Inf"
-        )
-    if y is not None and (y.shape != (len(x),) or y.dtype.kind not in "ui"):
-        raise DataError(
-            f"{path}: y must be {len(x)} whole numbers, got {y.dtype} of shape {y.shape}"
-        )
-    return torch.from_numpy(x.astype(np.float32)), y
+def _why_only_last(found: Standing, name: PeerId) -> str:
+    if len(found.data[name].validation):
+        return f"{name}: only the last model; the run is of a version that kept no best one"
+    if any(len(data.validation) for data in found.data.values()):
+        return f"{name}: only the last model; it has no validation examples"
+    return NO_VALIDATION
+
+
+def _described(found: Standing, which: Which, stood: Stood, theta: torch.Tensor) -> Description:
+    config, name = found.config, stood.record.peer
+    pixels, schema = found.data[name].test.pixels, found.dataset.schema
+    return Description(
+        schema=schema,
+        pictures=_are_pictures(pixels.x),
+        na=split_names(getattr(config.data.instance, "na", "")),
+        model={"name": config.model.name, **config.model.options},
+        code=config.model.code,
+        origin=Origin(
+            peer=name,
+            which=which,
+            rounds=stood.record.round + 1,
+            planned=config.rounds,
+            accuracy=stood.record.accuracy,
+            validation=stood.record.accuracy_validation,
+            examples=_examples(found, name),
+            until=stood.until,
+            run=_run(found, name, len(theta)),
+            privacy=found.privacy(name),
+            personal=not torch.equal(theta, stood.tensors["start"]),
+            version=__version__,
+        ),
+    )
+
+
+def _are_pictures(x: torch.Tensor) -> bool:
+    """Whether examples are as picture files have them: bytes, grey or in three colours."""
+    return x.dtype == torch.uint8 and x.dim() == 4 and x.shape[1] in (1, 3)
+
+
+def _examples(found: Standing, name: PeerId) -> tuple[int, int, int]:
+    data = found.data[name]
+    return len(data.train), len(data.validation), len(data.test)
+
+
+def _run(found: Standing, name: PeerId, parameters: int) -> dict[str, str]:
+    """What was run, in words. No paths: an export is made to be handed on."""
+    config, train = found.config, found.config.train
+    file = Path(str(config.data.options.get("path", ""))).name
+    words = {
+        "data": config.dataset_label + (f" ({file})" if file else ""),
+        "peers": found.company,
+        "strategy": config.label,
+        "method": config.method.label,
+        "network": f"{config.model.label}, {parameters:,} parameters",
+        "training": f"lr {train.lr:g}, {train.epochs} epochs a round, batches of {train.batch}",
+        "seed": str(config.seed),
+    }
+    if found.data[name].origin not in ("", name):
+        words["this peer in the data"] = found.data[name].origin
+    if not config.attack.instance.harmless:
+        words["attack"] = config.attack.label
+    return words

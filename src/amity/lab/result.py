@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from amity.config import Config
 from amity.core import PeerId
+from amity.files import csv_text, write_atomically
 from amity.peer.privacy import statement
 from amity.records import EdgeRecord, PeerRecord, RoundRecord
 from amity.round.build import deal_out, load_data
@@ -61,6 +62,14 @@ class Result:
     def curve(self) -> list[tuple[int, float]]:
         """Round and mean test accuracy, wherever it was measured."""
         return [(r.round, r.accuracy) for r in self.rounds if r.accuracy is not None]
+
+    @cached_property
+    def start(self) -> float | None:
+        """Mean test accuracy of the untrained model over all honest peers; None if it was not
+        measured."""
+        first = [r.accuracy_start for r in self.metrics if r.round == 0 and not r.attacker]
+        known = [value for value in first if value is not None]
+        return sum(known) / len(known) if known else None
 
     @property
     def accuracy(self) -> float:
@@ -119,27 +128,39 @@ class Result:
 
     # -- showing -----------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def story(self) -> Story:
         return Story({self.config.label: [self]})
 
     @property
     def table(self) -> Any:
         """One line per round and peer: a pandas DataFrame, or a list of dicts without pandas."""
-        return frame([record.line() for record in self.metrics])
+        lines = [record.line() for record in self.metrics]
+        return frame([{k: v for k, v in line.items() if k != "by_class"} for line in lines])
 
     def figure(self, name: str = "accuracy") -> Figure:
         """A panel of the report as a matplotlib figure: accuracy, bytes, matrix, taken, ..."""
         return figure_of(self.story, name)
 
-    def save(self, path: str | Path, figure: str = "accuracy") -> Path:
-        """Write a picture (.pdf, .png, .svg), the table (.csv) or the report (.html)."""
-        return save(self.story, Path(path), figure, self._html, lambda: self.table)
+    def save(self, path: str | Path | None = None, figure: str = "accuracy") -> Path:
+        """Write a picture (.pdf, .png, .svg), the table (.csv, .tex) or the report (.html). Without
+        a path, write summary.csv and report.html into the run's own folder. Returns the path that
+        was written (without a path: that of the report)."""
+        if path is not None:
+            return save(self.story, Path(path), figure, self._html, lambda: self.table)
+        rows = [line.as_dict() for line in self.story.lines]
+        write_atomically(self.path / "summary.csv", csv_text(rows).encode())
+        write_atomically(self.path / "report.html", self._html().encode())
+        return self.path / "report.html"
 
     def _html(self) -> str:
         from amity.show.report import run_html
 
-        return run_html(self)
+        if not (self.path / "peers").is_dir():
+            return run_html(self)
+        from amity.net.ops.report import sections
+
+        return run_html(self, sections(self.path))
 
     def _repr_html_(self) -> str:
         return short_html(self.story)

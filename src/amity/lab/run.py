@@ -16,7 +16,7 @@ from amity.round.build import in_one_process, load_data
 from amity.simulate import Simulation
 from amity.simulate.crew import CrewLost
 from amity.sinks.stream import Stream, Wanted
-from amity.store import RunDir, commits, read_config
+from amity.store import RunDir, commits, note_command, read_config
 
 Given: TypeAlias = Config | Mapping[str, Any] | str | Path | None
 """What the public functions take for a config: a Config, a mapping, a TOML file, or nothing."""
@@ -109,6 +109,9 @@ def _go(directory: RunDir, simulation: Simulation, teller: Teller) -> Result:
     config = directory.config
     simulation.on_part = teller.progress
     with directory:
+        if (dataset := load_data(config)).form is not None:
+            directory.same_data(dataset.schema)
+        note_command(directory.path)
         teller.started(directory.recover(simulation), config.to_dict())
         losses, whole = 0, True
         while simulation.next_round < config.rounds or not whole:
@@ -134,6 +137,7 @@ LOSSES = 10
 def _one_round(directory: RunDir, simulation: Simulation) -> Report:
     report = simulation.round()
     directory.append(report)
+    directory.keep_best(report, simulation)
     done = simulation.next_round
     if done % directory.config.checkpoint.every == 0 or done == directory.config.rounds:
         directory.checkpoint(simulation)

@@ -12,6 +12,7 @@ from amity.errors import Failure, needs_peers
 from amity.lab.result import Result
 from amity.lab.run import Given, as_config, new_dir, sinks_of
 from amity.sinks.stream import Stream, Wanted
+from amity.store import note_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +56,7 @@ def make_swarm(config: Config, out: Path, net: Mapping[str, Any], stream: Stream
         from amity.net.options import Net
     crowd = Swarm(out, config, typed("net", Net, net), tell=stream.take)
     crowd.lay_out()
+    note_command(crowd.out)
     return crowd
 
 

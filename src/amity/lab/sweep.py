@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from amity.config import Config, strategy_name
-from amity.core import Strategy
 from amity.errors import ConfigError
 from amity.lab.cells import Cell
 from amity.lab.compare import (
@@ -23,57 +20,14 @@ from amity.lab.compare import (
     unseen,
     with_layer,
 )
-from amity.lab.comparison import Comparison
 from amity.lab.run import Given, as_config, new_dir, sinks_of
+from amity.lab.tries import Spec, Sweep, Try, note_tries
 from amity.rng import rng
+from amity.show.tried import ChosenOn
 from amity.sinks.stream import Stream, Wanted
 from amity.strategies import strategies as registry
 
 Grid = Mapping[str, Sequence[Any]]
-Spec = str | Strategy
-"""A strategy by name, with its options, or as an object."""
-
-
-@dataclass(frozen=True)
-class Try:
-    """One point of a strategy's grid."""
-
-    strategy: str
-    """What it is called in tables."""
-    values: tuple[tuple[str, Any], ...]
-    spec: Spec = ""
-    """What was asked for: a name with options, or an object; empty: as it is called."""
-
-    @property
-    def label(self) -> str:
-        return ", ".join([self.strategy, *(f"{key}={value}" for key, value in self.values)])
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """All tries as one comparison, and the best try of each strategy."""
-
-    comparison: Comparison
-    tries: Sequence[Try]
-    chosen_on: str
-    """`validation` if the partition sets some examples aside, else `test`, which flatters every
-    strategy alike."""
-
-    def score(self, a_try: Try) -> float:
-        key = "accuracy_validation" if self.chosen_on == "validation" else "accuracy"
-        runs = self.comparison.results[a_try.label]
-        return (
-            float(np.mean([np.mean(list(run.final(key).values())) for run in runs]))
-            if runs
-            else float("-inf")
-        )
-
-    @property
-    def best(self) -> dict[str, Try]:
-        by_strategy: dict[str, list[Try]] = {}
-        for a_try in self.tries:
-            by_strategy.setdefault(a_try.strategy, []).append(a_try)
-        return {name: max(tries, key=self.score) for name, tries in by_strategy.items()}
 
 
 def grid_sizes(strategies: Sequence[str], grid: Grid) -> dict[str, int]:
@@ -182,10 +136,11 @@ def sweep(
     ]
     cells = cells_of_tries(base, tries, seeds, path)
     before(cells)
-    comparison = collect(cells, path, jobs, stream)
-    comparison.save()
-    validated = base.partition.instance.validation > 0
-    return Sweep(comparison, tries, "validation" if validated else "test")
+    chosen_on: ChosenOn = "validation" if base.partition.instance.validation > 0 else "test"
+    comparison = collect(cells, path, jobs, stream, lambda: note_tries(path, tries, chosen_on))
+    result = Sweep(comparison, tries, chosen_on)
+    result.save()
+    return result
 
 
 def cells_of_tries(

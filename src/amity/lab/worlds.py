@@ -19,7 +19,7 @@ from amity.lab.run import Given, as_config, new_dir, sinks_of
 from amity.show.figures import svg
 from amity.show.side_by_side import markdown, picture, worlds_html
 from amity.sinks.stream import Wanted
-from amity.store import refuse_foreign
+from amity.store import note_command, refuse_foreign
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,7 +63,9 @@ class Worlds:
         write_atomically(self.path / "summary.csv", csv_text(self.rows).encode())
         write_atomically(self.path / "summary.md", markdown(self.comparisons).encode())
         write_atomically(self.path / "worlds.svg", svg(self.figure()).encode())
-        write_atomically(self.path / "report.html", worlds_html(self.comparisons).encode())
+        write_atomically(
+            self.path / "report.html", worlds_html(self.comparisons, self.path).encode()
+        )
         return self.path / "report.html"
 
 
@@ -130,6 +132,7 @@ def _prepare(path: Path, folders: Mapping[str, str]) -> None:
     refuse_foreign(path, INDEX, found="no worlds")
     known = read_index(path) if (path / INDEX).exists() else {}
     write_atomically(path / INDEX, json.dumps({**known, **folders}, indent=1).encode())
+    note_command(path)
 
 
 def read_index(path: Path) -> dict[str, str]:

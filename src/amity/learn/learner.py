@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -35,6 +35,9 @@ class Score:
     accuracy: float
     balanced: float
     loss: float
+    by_class: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """Of each class that occurs: how many examples are classified right, and how many there
+    are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -564,7 +567,9 @@ def score_of(logits: torch.Tensor, y: torch.Tensor) -> Score:
     count = torch.bincount(y)
     right = torch.bincount(y[hit], minlength=len(count))
     recall = right[count > 0] / count[count > 0]
-    return Score(float(hit.float().mean()), float(recall.mean()), float(loss))
+    pairs = zip(right.tolist(), count.tolist(), strict=True)
+    by_class = {label: pair for label, pair in enumerate(pairs) if pair[1]}
+    return Score(float(hit.float().mean()), float(recall.mean()), float(loss), by_class)
 
 
 _CHANCE = threading.RLock()

@@ -11,14 +11,14 @@ are found (the last Linear, the last layer before it) or named by `model.head=` 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Sized
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
-from amity.errors import ConfigError, brief
+from amity.errors import AmityError, ConfigError, brief, place_of
 from amity.lazy import nn, torch
 from amity.registry import Registry
 
@@ -35,50 +35,87 @@ def _wrap(thing: Any) -> type[Model] | None:
     already. None for anything else."""
     if not callable(thing):
         return None
-    make = _copies(copy.deepcopy(thing)) if isinstance(thing, nn.Module) else thing
+    there = copy.deepcopy(thing) if isinstance(thing, nn.Module) else None
     label = getattr(thing, "__name__", type(thing).__name__)
 
     @dataclass(frozen=True)
     class Made:
         def build(self, shape: Shape, classes: int) -> nn.Module:
+            if there is not None:  # with the weights that it has: where all peers start
+                return copy.deepcopy(there).cpu()
             try:
-                module = make(shape, classes)
+                module: nn.Module = thing(shape, classes)
             except TypeError as error:
                 raise ConfigError(
                     f"model {label}: expected a module, or a function of (shape, classes)"
-                    f" ({brief(error)})"
+                    f" ({brief(error)}{place_of(error)})"
                 ) from None
-            if not isinstance(module, nn.Module):
-                raise ConfigError(
-                    f"model {label}: expected a torch module, got {type(module).__name__}"
-                )
             return module
 
     Made.__name__ = label
     return Made
 
 
-def _copies(module: nn.Module) -> Callable[[Shape, int], nn.Module]:
-    """Copies of a module, with the weights that it has now: where all peers start."""
+def _fresh(module: nn.Module) -> nn.Module:
+    """A copy: a function may return the same module each time, and what one learner trains is not
+    where the next one starts."""
+    try:
+        return copy.deepcopy(module)
+    except (RuntimeError, TypeError):  # some hold what cannot be copied
+        return module
 
-    def make(shape: Shape, classes: int) -> nn.Module:
-        fresh = copy.deepcopy(module).cpu()
-        try:
-            with torch.no_grad():
-                said = tuple(fresh.eval()(torch.zeros(1, *shape)).shape)
-        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-            raise ConfigError(
-                f"model {type(module).__name__}: does not take examples of shape {shape}"
-                f" ({brief(error)})"
-            ) from None
-        if said != (1, classes):
-            raise ConfigError(
-                f"model {type(module).__name__}: must give {classes} numbers for an example, one"
-                f" for each class, got shape {said[1:]}"
-            )
-        return fresh
 
-    return make
+def build_module(label: str, model: Model, shape: Shape, classes: int, own: bool) -> nn.Module:
+    """The module of a model. One's own is tried on two made-up examples before anything runs."""
+    try:
+        module = model.build(shape, classes)
+    except AmityError:
+        raise
+    except Exception as error:  # anybody's code runs here
+        raise ConfigError(
+            f"model {label}: cannot be built ({brief(error)}{place_of(error)})"
+        ) from None
+    if not isinstance(module, nn.Module):
+        raise ConfigError(f"model {label}: expected a torch module, got {type(module).__name__}")
+    return _tried(label, _fresh(module), shape, classes) if own else module
+
+
+def _tried(label: str, module: nn.Module, shape: Shape, classes: int) -> nn.Module:
+    for training in (True, False):
+        _try(label, module.train(training), shape, classes)
+    frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
+    if frozen:  # all parameters are trained and mixed: one that should stay would not
+        more = ", ..." if len(frozen) > 2 else ""
+        raise ConfigError(
+            f"model {label}: {len(frozen)} of {len(list(module.parameters()))} parameters are"
+            f" frozen ({', '.join(frozen[:2])}{more}), but all are trained here; leave"
+            " requires_grad_(False) out, or use what the frozen part gives as your data"
+        )
+    return module
+
+
+def _try(label: str, module: nn.Module, shape: Shape, classes: int) -> None:
+    """Whether a module gives one number for each class."""
+    try:
+        with torch.no_grad():
+            said: Any = module(torch.zeros(2, *shape))
+    except Exception as error:  # anybody's code runs here
+        raise ConfigError(
+            f"model {label}: does not take examples of shape {shape}"
+            f" ({brief(error)}{place_of(error)})"
+        ) from None
+    when = " while it trains" if module.training else ""
+    if not isinstance(said, torch.Tensor):
+        parts = f"{len(said)} outputs, a " if isinstance(said, Sized) else "a "
+        raise ConfigError(
+            f"model {label}: gives {parts}{type(said).__name__}{when}; expected one tensor, with"
+            f" {classes} numbers for an example: return the scores of the classes alone"
+        )
+    if tuple(said.shape) != (2, classes):
+        raise ConfigError(
+            f"model {label}: must give {classes} numbers for an example, one for each class, got"
+            f" shape {tuple(said.shape)} for two examples{when}"
+        )
 
 
 models: Registry[Model] = Registry("model", "build")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -31,7 +31,7 @@ from amity.net.setup import Setup
 from amity.net.spending import Spending
 from amity.net.workshop import Workshop
 from amity.round.deciding import carried
-from amity.store import RunDir
+from amity.store import RunDir, note_command
 
 
 class Node:
@@ -76,6 +76,9 @@ class Node:
         torch.set_num_threads(1)
         config = self.workshop.config
         with self._teller, self._directory() as directory:
+            note_command(directory.path)
+            if self.workshop.meaning is not None:
+                directory.same_data(self.workshop.meaning)
             if directory.recover(self) >= config.rounds:
                 self._teller.started(config.rounds)
                 return  # all is done, and those who needed it have gone
@@ -119,6 +122,7 @@ class Node:
             done = rounds.play(now, memory)
             self.memory, self.next_round = done.memory, now.round + 1
             directory.append(done.report)
+            directory.keep_best(done.report, self)
             directory.checkpoint(self)
             online.audit.flush()
             self._teller.round(done.report)
@@ -144,8 +148,11 @@ class Node:
     def names(self) -> tuple[PeerId, ...]:
         return (self.me,)
 
-    def snapshots(self) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
-        yield self.me, dict(self.workshop.peer.snapshot())
+    def snapshots(
+        self, names: Collection[PeerId] | None = None
+    ) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
+        if names is None or self.me in names:
+            yield self.me, dict(self.workshop.peer.snapshot())
 
     @property
     def memories(self) -> dict[PeerId, Any]:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+import torch
+
 from amity.config import Config
 from amity.core import START, Decision, Memory, PeerId, Row, drive, follow, taken_from
 from amity.net.board import Notice
@@ -54,8 +56,12 @@ class Rounds:
         clock.lap("select")
         self._shop.shard.absorb(self._shop.me, desk.mixed(decision), t)
         clock.lap("mix")
+        turn = self._train_alone(t)
+        if turn:
+            clock.lap("alone")
         self._tell_use(t, decision.row, desk)
-        return Done(self._report(t, decision, desk, trained, len(present), clock), decision.memory)
+        report = self._report(t, decision, desk, trained, len(present), clock, turn)
+        return Done(report, decision.memory)
 
     def finish(self) -> None:
         """All rounds are done: tell the others, and stay until they have what they need."""
@@ -100,6 +106,19 @@ class Rounds:
         if self._online.line.show(card, again=moment.announcement):
             self._online.tally.sent("card", len(card.carried) * len(here))
 
+    def _train_alone(self, t: int) -> bool:
+        """Train my shadow, where there is one and it is its turn: in its first round, and every so
+        many rounds. Returns whether it was."""
+        shop, shadow = self._shop, self._shop.peer.shadow
+        if shadow is None:
+            return False
+        new = torch.equal(shadow.start, shadow.world.initial)
+        if not new and t % shop.config.eval.shadow:
+            return False
+        for trained in shop.shard.train_alone((shop.me,), t):
+            self._online.tally.pay(trained.forward, trained.backward)
+        return True
+
     # -- deciding ----------------------------------------------------------------------------------
 
     def _decide(
@@ -142,12 +161,15 @@ class Rounds:
         trained: Trained,
         available: int,
         clock: Clock,
+        turn: bool,
     ) -> Report:
         """The same record as the simulator's, of this peer alone."""
         shop, online = self._shop, self._online
         online.tally.pay(trained.forward, trained.backward)
         ledger = online.tally.take()
         due = is_due(t, shop.config.horizon(t), shop.config.eval.every)
+        scores = shop.shard.evaluate((shop.me,), t)[0] if due else Scores()
+        (alone,) = shop.shard.settle_alone((shop.me,), t, turn, due)
         record = record_of(
             peer=shop.me,
             round=t,
@@ -156,7 +178,7 @@ class Rounds:
             train_loss=trained.loss,
             diverged=trained.diverged,
             ledger=ledger,
-            scores=shop.shard.evaluate((shop.me,), t)[0] if due else Scores(),
+            scores=replace(scores, accuracy_alone=alone),
             missing=len(desk.missing),
             excluded=online.spending.excluded(desk.raw),
             **online.spending.spent,

@@ -7,8 +7,9 @@ learns.
     roster = "roster.toml"       # paths are relative to this file
     identity = "identity"        # key.pem, cert.pem, ca.pem
     state = "state"              # a run directory: checkpoint, metrics, log
-    data = "mine"                # all examples are mine; "dealt": my part of a common dataset
-    classes = ["benign", "malignant"]   # the same everywhere; not needed where all have all
+    data = "mine"                # whose: all of it is mine; "dealt": my part of a common dataset
+    classes = ["benign", "malignant"]   # the same everywhere; not needed where all have all, or
+                                 # where a schema file names them
     metrics = 9464               # http://127.0.0.1:9464/metrics; 0: none
     sinks = ["rounds", "jsonl"]  # who is told what happens here
 
@@ -16,7 +17,8 @@ learns.
     deadline = 60
 
     [run]                        # config keys as in `amity run`
-    data = "scans.npz"
+    data = "table.csv"           # which: a file or folder beside this one, or a dataset's name
+    data.label = "diagnosis"     # or all of it in a section [run.data], with path = "table.csv"
     strategy = "friends"
 """
 
@@ -32,9 +34,20 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from amity.config import Config, nested, read_toml, resolve, split_list, typed
+from amity.config import (
+    PARTS,
+    SCALARS,
+    SECTIONS,
+    Config,
+    nested,
+    read_toml,
+    resolve,
+    split_list,
+    typed,
+)
 from amity.core import Reference
-from amity.data import Dataset
+from amity.data import Dataset, datasets
+from amity.data.own import SUFFIXES
 from amity.data.partition import samples_of
 from amity.data.samples import PeerData, Pixels
 from amity.errors import ConfigError, DataError
@@ -43,6 +56,8 @@ from amity.net.trust.roster import check_name
 from amity.rng import rng
 from amity.round.build import deal_out, in_one_process
 from amity.topology import peer_names
+
+RUN_KEYS = (*SECTIONS, *PARTS, *SCALARS, "stages", "changes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,11 +119,7 @@ def read_setup(folder: Path, overrides: Mapping[str, Any] | None = None) -> Setu
             " makes one"
         )
     given = read_toml(path)
-    for key in given:
-        if key not in ("peer", "net", "run"):
-            raise ConfigError(
-                f"{path}: unknown section [{key}]; sections are [peer], [net] and [run]"
-            )
+    _check_sections(path, given)
     raw = dict(given.get("peer", {}))
     if isinstance(raw.get("sinks"), str):
         raw["sinks"] = split_list(raw["sinks"])
@@ -118,7 +129,7 @@ def read_setup(folder: Path, overrides: Mapping[str, Any] | None = None) -> Setu
     who = typed("peer", Who, raw)
     check_name(who.name, str(path))
     mine, net = split_net(overrides or {})
-    config = resolve([_located(nested(given.get("run", {})), folder), nested(mine)])
+    config = resolve([_run_of(given.get("run", {}), folder), nested(mine)])
     return Setup(
         folder=folder,
         who=who,
@@ -128,13 +139,50 @@ def read_setup(folder: Path, overrides: Mapping[str, Any] | None = None) -> Setu
     )
 
 
-def _located(run: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Paths of data are relative to peer.toml, like all others."""
-    data = run.get("data", {})
-    for key in ("path", "dir"):
-        if isinstance(data.get(key), str) and data[key] and not Path(data[key]).is_absolute():
-            data[key] = str(folder / data[key])
-    return run
+def _check_sections(path: Path, given: Mapping[str, Any]) -> None:
+    """Sections, and the two keys `data`, which are not the same."""
+    for key, value in given.items():
+        if key in ("peer", "net", "run") and isinstance(value, Mapping):
+            continue
+        where = "; what `amity run` takes stands under [run]" if key in RUN_KEYS else ""
+        raise ConfigError(
+            f"{path}: unknown section [{key}]; sections are [peer], [net] and [run]{where}"
+        )
+    whose = given.get("peer", {}).get("data", "mine")
+    if whose not in ("mine", "dealt"):
+        raise ConfigError(
+            f'{path}: [peer] data says whose the data is, "mine" (all of it, as usual) or "dealt"'
+            f" (my part of a common dataset), got {whose!r}; which data it is stands under [run]"
+        )
+
+
+def _run_of(given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The section [run]. Paths of data are relative to peer.toml, like all others."""
+    run: dict[str, Any] = {}
+    for key, value in given.items():
+        section, _, option = key.partition(".")
+        if section != "data":
+            run[key] = value
+        elif isinstance(value, Mapping):
+            run[key] = {name: _beside(name, one, folder) for name, one in value.items()}
+        else:
+            run[key] = _beside(option or "name", value, folder)
+    return nested(run)
+
+
+def _beside(option: str, value: Any, folder: Path) -> Any:
+    """An option of the data that is a path: one beside peer.toml."""
+    if not isinstance(value, str) or not value:
+        return value
+    if option in ("path", "dir", "schema"):
+        return str(folder / value)
+    if option != "name" or value in datasets:
+        return value
+    file, of, function = value.partition(".py:")
+    if of and (folder / f"{file}.py").exists():
+        return f"{folder / file}.py:{function}"
+    here = Path(value).suffix in SUFFIXES or (folder / value).is_dir()
+    return str(folder / value) if here else value
 
 
 def split_net(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from amity.config import Change, Config
 from amity.core import PeerId, Strategy
 from amity.data import Dataset
+from amity.data.schema import Schema
 from amity.net.setup import Setup, data_of
 from amity.net.wire import Terms, WireSchema
 from amity.peer.peer import Peer, World
@@ -30,6 +31,8 @@ class Workshop:
     schema: WireSchema
     terms: Terms
     """What all members must have in common: `schema.digest` in words."""
+    meaning: Schema | None
+    """Of own data, with its statistics; None: this is a published dataset."""
     budget: Budget
 
     @classmethod
@@ -49,6 +52,7 @@ class Workshop:
             hosting=replace(shard.world, learner=learner),
             schema=_schema(config, shard, terms, setup.net.max_norm),
             terms=terms,
+            meaning=dataset.schema if dataset.form is not None else None,
             budget=Budget.of(config, len(data.train)),
         )
 

@@ -44,6 +44,9 @@ from amity.peer.proxy import CardSpec, Sketcher, directions_of, signs_of
 from amity.peer.solo import Solo, nothing_known
 from amity.rng import rng
 
+SHADOW = "shadow."
+"""Before the names of a shadow's vectors in a checkpoint."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class World:
@@ -116,12 +119,16 @@ class Peer:
         """How many more private steps (or uploads) the budget has room for; None: any number."""
         self.spent = 0
         """Private steps (or uploads) since a runtime last took them down."""
+        self.shadow: Peer | None = None
+        """What I would be if I learnt from nobody, where that is looked at. It never leaves me."""
 
     def reset(self) -> None:
         """The state before the first round."""
         self.round = 0
         self.start.copy_(self.world.initial)
         self._keep(self.rows.state, self.world.method.init(self.start, self.context("init")))
+        if self.shadow is not None:
+            self.shadow.reset()
 
     @property
     def start(self) -> torch.Tensor:
@@ -430,9 +437,11 @@ class Peer:
 
     def snapshot(self) -> Mapping[str, torch.Tensor]:
         """What a checkpoint must hold of me, besides the notebook."""
+        shadow = {} if self.shadow is None else self.shadow.snapshot()
         return {
             "start": self.start,
             **{f"state.{key}": value for key, value in self.rows.state.items()},
+            **{f"{SHADOW}{key}": value for key, value in shadow.items()},
         }
 
     def resume(self, round: int, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -443,3 +452,6 @@ class Peer:
         state = {k.removeprefix("state."): v for k, v in tensors.items() if k.startswith("state.")}
         self._keep(self.rows.state, state)
         self._keep(self.rows.next_state, state)
+        shadow = {k.removeprefix(SHADOW): v for k, v in tensors.items() if k.startswith(SHADOW)}
+        if self.shadow is not None and shadow:
+            self.shadow.resume(round, shadow)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from amity.reproduce.differences import Difference
+from amity.differences import Difference
 from amity.reproduce.experiment import Grid
 from amity.reproduce.regret import Gap, Regret, gap_of, harmed, what_pays
 from amity.reproduce.shared import GOSSIP

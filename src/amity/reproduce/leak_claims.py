@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from amity.reproduce.differences import Difference, paired
+from amity.differences import Difference, paired
 from amity.reproduce.kinds import HALF, CardKind
 from amity.reproduce.leakage import Leak
 from amity.reproduce.paper import Judged

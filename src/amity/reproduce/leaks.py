@@ -17,7 +17,7 @@ from amity.reproduce.kinds import PROXIES, SIGMAS, SKETCHES, USUAL, CardKind
 from amity.reproduce.leak_claims import LeakVerdict, judge_leaks
 from amity.reproduce.leakage import Leak
 from amity.show import figures
-from amity.show.page import html_table, markdown_table, page, section
+from amity.show.page import framed, html_table, markdown_table, page, section
 from amity.show.report import describe
 from amity.show.summary import std
 
@@ -78,7 +78,7 @@ class Leaks:
         text = page(
             "Amity: what a card tells of labels",
             f"<h1>{html.escape(self.title, quote=False)}</h1>{about}",
-            section("The picture", INTRODUCTION, picture),
+            section("The picture", INTRODUCTION, framed(picture, self.title)),
             *(
                 section(name, "Mean ± standard deviation over seeds.", html_table(head, rows))
                 for name, rows in self._tables.items()

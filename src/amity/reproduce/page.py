@@ -13,7 +13,7 @@ from amity.files import csv_text, write_atomically
 from amity.reproduce.record import write_records
 from amity.reproduce.text import caption, costs, every_grid, markdown
 from amity.show import figures
-from amity.show.page import html_table, page, prose, section
+from amity.show.page import framed, html_table, page, prose, section
 
 if TYPE_CHECKING:
     from amity.reproduce.table import RunTable
@@ -40,7 +40,8 @@ def save(table: RunTable, path: Path) -> Path:
         write_atomically(path / f"{name}.svg", picture.encode())
     for name, content in _own_files(table).items():
         write_atomically(path / name, content.encode())
-    shown = "".join(drawn.values()) or "<p>Too few of its runs are there for a picture.</p>"
+    shown = "".join(framed(picture, name) for name, picture in drawn.items())
+    shown = shown or "<p>Too few of its runs are there for a picture.</p>"
     write_atomically(path / "report.html", _html(table, shown).encode())
     return path / "report.html"
 

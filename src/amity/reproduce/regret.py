@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from amity.reproduce.differences import Difference, paired
+from amity.differences import Difference, paired
 from amity.rng import rng
 
 BySeed = Mapping[int, float]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from amity.reproduce.differences import Difference
+from amity.differences import Difference
 from amity.reproduce.regret import ALONE, ANYONE, EVERYONE, FRIENDS, UNKNOWN, Gap
 from amity.show.figures import styles
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from amity.differences import Difference, paired
 from amity.reproduce import page, text
 from amity.reproduce.design import CellKey, Design
-from amity.reproduce.differences import Difference, paired
 from amity.reproduce.experiment import Grid
 from amity.reproduce.record import CellRecord, TableHead
 from amity.reproduce.shared import GOSSIP

@@ -124,12 +124,12 @@ class RunsTodo:
             preset=self.scope.preset,
             command=self.scope.command
             or f"amity reproduce {self.scope.name} --preset {self.scope.preset}",
-            sizes=_sizes([cell.config for cell in self.cells]),
+            sizes=sizes_of([cell.config for cell in self.cells]),
             machine=f"{platform.machine()}, {cores()} cores, Python {platform.python_version()}",
         )
 
 
-def _sizes(configs: Sequence[Config]) -> str:
+def sizes_of(configs: Sequence[Config]) -> str:
     """How large the runs are, in one line."""
 
     def each(values: Iterable[Any]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from amity.reproduce.differences import Difference
+from amity.differences import Difference
 from amity.reproduce.paper import Claim, Judged
 
 if TYPE_CHECKING:

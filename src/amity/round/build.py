@@ -3,11 +3,13 @@ the shard."""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,11 +21,12 @@ from amity.data.samples import PeerData
 from amity.errors import ConfigError, StrategyError
 from amity.learn.layout import layout_of
 from amity.learn.learner import Learner, Precision, Recipe, native_bf16
+from amity.learn.models import build_module
 from amity.learn.stacked import Stack
 from amity.learn.tensors import TYPES
-from amity.peer.attacks import attackers
+from amity.peer.attacks import NoAttack, attackers
 from amity.peer.peer import Peer, World
-from amity.peer.privacy import needs_opacus
+from amity.peer.privacy import NoPrivacy, needs_opacus
 from amity.peer.proxy import Sketcher
 from amity.rng import rng
 from amity.round.matrices import Matrices
@@ -48,16 +51,28 @@ def one_thread() -> Iterator[None]:
 
 
 @lru_cache(maxsize=4)
-def _load_data(name: str, options: str, source: Any) -> Dataset:
+def _load_data(name: str, options: str, files: str, source: Any) -> Dataset:
     dataset: Dataset = source.load()
+    for note in dataset.notes:
+        logging.getLogger("amity").info("data: %s", note)
     return dataset
 
 
 def load_data(config: Config) -> Dataset:
-    """The dataset of a config. It is kept in memory, so all runs of a process share it."""
-    return _load_data(
-        config.data.name, repr(sorted(config.data.options.items())), config.data.instance
-    )
+    """The dataset of a config. It is kept in memory, so all runs of a process share it, until its
+    files change."""
+    options = config.data.options
+    files = repr([_stamp(options.get(key)) for key in ("path", "schema")])
+    return _load_data(config.data.name, repr(sorted(options.items())), files, config.data.instance)
+
+
+def _stamp(path: Any) -> tuple[str, int, int] | None:
+    """A file as it lies there now; None: there is none."""
+    try:
+        found = Path(path).stat()
+    except (OSError, TypeError, ValueError):
+        return None
+    return str(Path(path).absolute()), found.st_mtime_ns, found.st_size
 
 
 def deal_out(config: Config, dataset: Dataset, names: tuple[PeerId, ...]) -> dict[PeerId, PeerData]:
@@ -78,7 +93,8 @@ def make_learner(config: Config, shape: tuple[int, ...], classes: int) -> Learne
     seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng(config.seed, "model").integers(2**62)))
-        module = config.model.instance.build(shape, classes)
+        model = config.model
+        module = build_module(model.label, model.instance, shape, classes, own=bool(model.code))
     train, (now, *later) = config.train, ((at, _recipe(c.train)) for at, c in config.phases)
     recipe = replace(now[1], later=tuple(later))
     if recipe.augment and len(shape) != 3:
@@ -214,15 +230,29 @@ def make_shard(
         attackers=bad,
         secret=secret,
     )
-    state, share, mask = _slots(world, names[0], data[names[0]])
-    size = learner.layout.size
-    matrices = Matrices(names, size, state, share, mask, device=learner.device, shared=shared)
-    peers = {name: Peer(name, data[name], world, matrices.rows(name)) for name in names}
-    for peer in peers.values():
+    stack = Stack(learner) if config.engine.common.vectorise == "on" else None
+    shard = _shard_of(world, names, data, stack, shared)
+    if config.eval.shadow:
+        alone = replace(world, privacy=NoPrivacy(), attack=NoAttack(), attackers=frozenset())
+        shard.cast(_shard_of(alone, names, data, stack, shared))
+    for peer in shard.peers.values():
         peer.reset()
-    return Shard(
-        world, peers, matrices, Stack(learner) if config.engine.common.vectorise == "on" else None
-    )
+    return shard
+
+
+def _shard_of(
+    world: World,
+    names: tuple[PeerId, ...],
+    data: Mapping[PeerId, PeerData],
+    stack: Stack | None,
+    shared: bool,
+) -> Shard:
+    """These peers, with rows for their vectors."""
+    state, share, mask = _slots(world, names[0], data[names[0]])
+    layout, device = world.learner.layout, world.learner.device
+    matrices = Matrices(names, layout.size, state, share, mask, device=device, shared=shared)
+    peers = {name: Peer(name, data[name], world, matrices.rows(name)) for name in names}
+    return Shard(world, peers, matrices, stack)
 
 
 def _slots(

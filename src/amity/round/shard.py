@@ -74,6 +74,14 @@ class Shard:
         """Models of peers elsewhere, for the job at hand."""
         self.lent_start: dict[PeerId, Share] = {}
         self._mixed: tuple[Any, Share] | None = None
+        self.shadows: Shard | None = None
+        """The same peers, had they learnt from nobody, where that is looked at."""
+
+    def cast(self, shadows: Shard) -> None:
+        """From now on there are shadows, to be trained too."""
+        self.shadows = shadows
+        for name, peer in self.peers.items():
+            peer.shadow = shadows.peers[name]
 
     def _at(self, names: Sequence[PeerId], round: int) -> list[Peer]:
         """These peers in a round, with fresh books."""
@@ -215,17 +223,36 @@ class Shard:
             [models[at] for at in held_out], [peers[at].data.validation for at in held_out]
         )
         validated = {at: score.accuracy for at, score in zip(held_out, validation, strict=True)}
+        untrained = self._scores([self.world.initial] * len(peers), tests) if round == 0 else []
         return [
             Scores(
                 accuracy=f.accuracy,
                 balanced=f.balanced,
+                by_class={str(label): list(pair) for label, pair in f.by_class.items()},
                 test_loss=f.loss,
                 accuracy_local=a.accuracy,
                 accuracy_mixed=b.accuracy,
                 accuracy_validation=validated.get(at),
+                accuracy_start=untrained[at].accuracy if untrained else None,
             )
             for at, (a, b, f) in enumerate(zip(local, mixed, final, strict=True))
         ]
+
+    def train_alone(self, names: tuple[PeerId, ...], round: int) -> list[Trained]:
+        """Train the shadows of a group."""
+        return [] if self.shadows is None else self.shadows.train(names, round, None)
+
+    def settle_alone(
+        self, names: tuple[PeerId, ...], round: int, trained: bool, due: bool
+    ) -> list[float | None]:
+        """Let the shadows of a group keep what they have `trained`, and measure them if that is
+        `due`: their test accuracies."""
+        shadows = self.shadows
+        if shadows is None:
+            return [None] * len(names)
+        for name in names if trained else ():
+            shadows.settle(name, {name: 1.0}, None, round)
+        return [s.accuracy for s in shadows.evaluate(names, round)] if due else [None] * len(names)
 
     def final_models(self, names: tuple[PeerId, ...], round: int) -> list[torch.Tensor]:
         """The method's own models of a group, after mixing."""

@@ -65,6 +65,9 @@ def save(
     story: Story, path: Path, figure: str, page: Callable[[], str], table: Callable[[], Any]
 ) -> Path:
     """Write what the ending of a path asks for: a picture, a table or the report."""
+    from amity.show.exhibits import sheets_of
+    from amity.show.latex import latex_table
+
     try:
         if path.suffix in PICTURES:
             figure_of(story, figure).savefig(path, bbox_inches="tight")
@@ -72,12 +75,14 @@ def save(
             found = table()
             text = csv_text(found) if isinstance(found, list) else found.to_csv(index=False)
             write_atomically(path, text.encode())
+        elif path.suffix == ".tex":
+            sheet = sheets_of(story)["summary"]
+            write_atomically(path, latex_table(sheet.head, sheet.lines).encode())
         elif path.suffix == ".html":
             write_atomically(path, page().encode())
         else:
-            raise ConfigError(
-                f"{path}: expected a name that ends in {', '.join((*PICTURES, '.csv', '.html'))}"
-            )
+            known = ", ".join((*PICTURES, ".csv", ".tex", ".html"))
+            raise ConfigError(f"{path}: expected a name that ends in {known}")
     except OSError as error:
         raise StorageError(f"{path}: cannot be written ({error.strerror})") from None
     return path
@@ -85,10 +90,9 @@ def save(
 
 def short_html(story: Story) -> str:
     """The table and the main picture, for a notebook."""
-    from amity.show.figures import accuracy_curves, svg
-    from amity.show.report import references, table
-    from amity.show.summary import summarise
+    from amity.show.curves import accuracy_curves
+    from amity.show.figures import svg
+    from amity.show.report import table
 
-    lines = [summarise(label, runs, story.alone) for label, runs in story.runs.items()]
-    shown = table(lines, references(story.runs), story.said) + svg(accuracy_curves(story.runs))
+    shown = table(story) + svg(accuracy_curves(story.runs))
     return f'<style>{STYLE}</style><div class="amity">{shown}</div>'

@@ -9,31 +9,52 @@ from collections.abc import Sequence
 from amity._version import __version__
 
 STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;color:#222;max-width:1080px;margin:2em auto;padding:0 1em}
+:root{color-scheme:light dark;--paper:#fff;--ink:#222;--soft:#444;--faint:#6b6b6b;--rule:#888;
+--stripe:#f4f4f4;--bad:#b00}
+body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:1120px;
+margin:2em auto;padding:0 1em;overflow-wrap:break-word}
 h1{font-size:1.5em;margin-bottom:.2em} h2{font-size:1.15em;margin:2em 0 .3em}
-p{margin:.3em 0;color:#444;max-width:52em}
+p{margin:.3em 0;color:var(--soft);max-width:52em}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.6em 0}
 th,td{padding:.25em .7em;text-align:right;white-space:nowrap}
-th{border-bottom:2px solid #888;font-weight:600;cursor:help}
+th{border-bottom:2px solid var(--rule);font-weight:600;vertical-align:bottom}
+th[title]{cursor:help}
 td:first-child,th:first-child{text-align:left}
-.wide{overflow-x:auto} .words th,.words td{white-space:normal;text-align:left;cursor:auto}
-.numbers{font-size:.88em} .numbers th{white-space:normal;vertical-align:bottom;cursor:auto}
-tr:nth-child(even){background:#f6f6f6} tr.best td{font-weight:700} td.ref{font-style:italic}
-svg{max-width:100%;height:auto} .bad{color:#b00} details{margin:1em 0}
-pre{background:#f6f6f6;padding:1em;overflow:auto;font-size:12px}
-footer{margin-top:3em;color:#888;font-size:.85em}
+.wide,.picture{overflow-x:auto} .words th,.words td{white-space:normal;text-align:left}
+.numbers{font-size:.88em} .numbers td,.numbers th{padding:.25em .55em}
+.numbers th{white-space:normal}
+tr:nth-child(even){background:var(--stripe)} tr.best td{font-weight:700} td.ref{font-style:italic}
+svg{max-width:max(100%,36rem);height:auto} .bad{color:var(--bad)} details{margin:1em 0}
+pre{background:var(--stripe);padding:1em;overflow:auto;font-size:12px}
+@media(max-width:700px){.numbers td:first-child{white-space:normal;min-width:9em}}
+footer{margin-top:3em;color:var(--faint);font-size:.85em} footer code{white-space:pre-wrap}
+@media(prefers-color-scheme:dark){
+:root{--paper:#1a1a1a;--ink:#e2e2e2;--soft:#c0c0c0;--faint:#9a9a9a;--rule:#777;--stripe:#262626;
+--bad:#ff8078}
+a{color:#8ab4f8} .picture svg{filter:invert(.9) hue-rotate(180deg)}
+.photo svg{filter:none;background:#fff}}
 """
+"""In the dark, pictures are turned round: white becomes the page's own dark, and colours keep their
+hue. Photographs stay as they are."""
 
 
-def page(title: str, *parts: str) -> str:
+def page(title: str, *parts: str, foot: str = "") -> str:
+    """The whole file; `foot` is what stands at its end besides our version, as HTML."""
     body = "\n".join(parts)
     head = (
         f'<meta charset="utf-8"><title>{html.escape(title)}</title>'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<style>{STYLE}</style>"
     )
-    foot = f"<footer>Amity {__version__}</footer>"
-    return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}{foot}</body></html>\n'
+    end = f"<footer>{foot}{'<br>' if foot else ''}Amity {__version__}</footer>"
+    return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}{end}</body></html>\n'
+
+
+def framed(svg: str, title: str, photo: bool = False) -> str:
+    """An <svg> in its place. A wide one can be moved on a small screen; a photograph keeps its
+    colours in the dark."""
+    kind = "picture photo" if photo else "picture"
+    return f'<div class="{kind}" role="img" aria-label="{html.escape(title)}">{svg}</div>'
 
 
 def section(title: str, note: str, content: str) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from amity.config import SECTIONS, Config, Pick
-from amity.core import Reference
 from amity.round.build import deal_out, load_data
 from amity.round.truth import Friendship
-from amity.show import figures
-from amity.show.page import page, section
+from amity.show import figures, matrices
+from amity.show.columns import cells_of, columns_of
+from amity.show.foot import foot
+from amity.show.page import framed, page, section
 from amity.show.panels import html_of
-from amity.show.summary import Line, cells_of, columns_of, summarise
 from amity.show.worlds import groups_said, world_section
 from amity.topology import peer_names
 
@@ -23,47 +24,43 @@ if TYPE_CHECKING:
     from amity.show.story import Story
 
 
-def table(lines: Sequence[Line], references: set[str], friend: str = "") -> str:
-    """The summary; the best accuracy of those that are no references is bold, references are in
-    italics. `friend` says what a friend is."""
-    fair = [line for line in lines if line.label not in references] or lines
-    top = max(fair, key=lambda line: line.accuracy).label
-    columns = columns_of(lines, friend)
-    head = "".join(
-        f'<th title="{html.escape(tip)}">{html.escape(name)}</th>' for name, tip in columns.items()
-    )
+def table(story: Story, bold: Collection[str] | None = None, said: str | None = None) -> str:
+    """The summary: who leads is bold (or others, if told), references are in italics. Below it
+    stands what may be concluded, or what is `said`."""
+    marked = {story.leader} if bold is None else bold
+    columns = columns_of(story.lines, story.said)
+    head = "".join(f'<th title="{html.escape(c.tip)}">{html.escape(c.name)}</th>' for c in columns)
     rows = []
-    for line in lines:
+    for line in story.lines:
         name, *values = (html.escape(cell) for cell in cells_of(line, columns))
-        kind = ' class="ref"' if line.label in references else ""
-        best = ' class="best"' if line.label == top else ""
+        kind = ' class="ref"' if line.label in story.references else ""
+        best = ' class="best"' if line.label in marked else ""
         rows.append(
             f"<tr{best}><td{kind}>{name}</td>" + "".join(f"<td>{v}</td>" for v in values) + "</tr>"
         )
     legend = "".join(
-        f"<li><b>{html.escape(name)}</b>: {html.escape(tip)}</li>" for name, tip in columns.items()
+        f"<li><b>{html.escape(c.name)}</b>: {html.escape(c.tip)}</li>" for c in columns
     )
     private = "".join(
         f"<p>{html.escape(line.label)}: ε is for the training only; it excludes"
         f" {html.escape(line.epsilon_excludes)}.</p>"
-        for line in lines
+        for line in story.lines
         if line.epsilon_excludes
     )
     return (
-        f"<table><tr>{head}</tr>{''.join(rows)}</table><p>Bold: the highest accuracy among"
-        " strategies that a real network could run. In italics: references, which see more than a"
-        " peer can. Differences within a few standard deviations mean"
-        f" little.</p>{private}<details><summary>What the columns"
+        f'<div class="wide"><table class="numbers"><tr>{head}</tr>{"".join(rows)}</table></div>'
+        f"{_said(story) if said is None else said}{private}<details><summary>What the columns"
         f" mean</summary><ul>{legend}</ul></details>"
     )
 
 
-def references(runs: figures.Runs) -> set[str]:
-    return {
-        label
-        for label, rs in runs.items()
-        if rs and isinstance(rs[0].config.strategy.instance, Reference)
-    }
+def _said(story: Story) -> str:
+    """What may be concluded from the table."""
+    if len(story.runs) < 2:
+        return ""
+    italics = " In italics: references, which see more than a peer can." * bool(story.references)
+    bold = " Bold: who leads." * bool(story.leader)
+    return f"<p>{html.escape(story.standing)}{bold}{italics}</p>"
 
 
 def describe(configs: Sequence[Config], seeds: Sequence[int]) -> str:
@@ -92,8 +89,18 @@ def _options(pick: Pick[Any]) -> str:
 def comparison_html(comparison: Comparison) -> str:
     """The report of a comparison."""
     return page(
-        "Amity: comparison", "<h1>Who should I learn from?</h1>", *comparison_parts(comparison)
+        "Amity: comparison",
+        "<h1>Who should I learn from?</h1>",
+        *comparison_parts(comparison),
+        foot=foot_of(comparison),
     )
+
+
+def foot_of(*comparisons: Comparison, folder: Path | None = None) -> str:
+    """The foot of the page about all runs of these; `folder` is where the page is, if it is not
+    the first one's."""
+    runs = [run.path for one in comparisons for runs in one.results.values() for run in runs]
+    return foot(folder or comparisons[0].path, runs)
 
 
 def comparison_parts(comparison: Comparison) -> list[str]:
@@ -109,9 +116,9 @@ def comparison_parts(comparison: Comparison) -> list[str]:
         f"<p>{html.escape(describe(configs, seeds))}</p>",
         _friend(story),
         failed,
-        table(comparison.lines, references(story.runs), story.said),
+        table(story),
         *html_of(story),
-        _details("Config of the first run", story.config),
+        details("Config of the first run", story.config),
     ]
 
 
@@ -123,10 +130,11 @@ def run_html(result: Result, peers: Sequence[str] = ()) -> str:
         f"Amity: {label}",
         f"<h1>{html.escape(label)}</h1><p>{html.escape(about)}</p>",
         _friend(story),
-        table([summarise(label, [result], [])], references(story.runs), story.said),
+        table(story),
         *html_of(story),
         *peers,
-        _details("Config", result.config),
+        details("Config", result.config),
+        foot=foot(result.path, [result.path]),
     )
 
 
@@ -135,7 +143,8 @@ def _friend(story: Story) -> str:
     return f"<p>Here a friend is {html.escape(story.said)}.</p>" if story.said else ""
 
 
-def _details(title: str, config: Config) -> str:
+def details(title: str, config: Config) -> str:
+    """The whole config, to be unfolded."""
     text = html.escape(config.to_toml())
     return f"<details><summary>{title}</summary><pre>{text}</pre></details>"
 
@@ -146,12 +155,13 @@ def data_html(config: Config) -> tuple[str, str]:
     dataset = load_data(config)
     names = peer_names(config.peers)
     data = deal_out(config, dataset, names)
+    friendship = Friendship.of(data, config.eval.friend)
     counts = (
         f"{len(dataset.train)} training and {len(dataset.test)} test examples, {dataset.classes}"
         " classes"
     )
     sheet = (
-        figures.svg(figures.contact_sheet(dataset))
+        framed(figures.svg(figures.contact_sheet(dataset)), "Samples", photo=True)
         if len(dataset.shape) == 3
         else "<p>These are no images.</p>"
     )
@@ -167,7 +177,7 @@ def data_html(config: Config) -> tuple[str, str]:
         section(
             f"The partition: {config.partition.name}",
             f"Which classes each of {config.peers} peers holds (seed {config.seed}).",
-            figures.svg(figures.partition_bubbles(Friendship.of(data, config.eval.friend))),
+            framed(figures.svg(matrices.partition_bubbles(friendship)), "The partition"),
         ),
         world_section(world, dataset, data),
     )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 from matplotlib.figure import Figure, SubFigure
 
-from amity.show import figures
-from amity.show.page import html_table, markdown_table, page, section
-from amity.show.report import comparison_parts
-from amity.show.summary import Line, cells_of, columns_of
+from amity.show import curves, figures, matrices
+from amity.show.columns import COLUMNS, NONE, cells_of
+from amity.show.page import framed, html_table, markdown_table, page, section
+from amity.show.report import comparison_parts, foot_of
+from amity.show.summary import Line
 
 if TYPE_CHECKING:
     from amity.lab.comparison import Comparison
@@ -62,9 +63,8 @@ def _shown(comparison: Comparison) -> tuple[str, ...]:
 def _cells(comparison: Comparison, label: str) -> list[str]:
     line: Line | None = next((x for x in comparison.lines if x.label == label), None)
     if line is None:
-        return ["-"] * len(_shown(comparison))
-    columns = columns_of([line])
-    cells = dict(zip(columns, cells_of(line, columns), strict=True))
+        return [NONE] * len(_shown(comparison))
+    cells = dict(zip((column.name for column in COLUMNS), cells_of(line), strict=True))
     return [cells[name] for name in _shown(comparison)]
 
 
@@ -81,12 +81,12 @@ def picture(comparisons: Comparisons) -> Figure:
     """Accuracy by round in every world, and below it, for the first world with groups, who took
     from whom beside the truth."""
     shown = next((c for c in comparisons.values() if grouped(c)), None)
-    height = 3.2 if shown is None else 5.6
+    height = 3.6 if shown is None else 6.0
     figure = Figure(figsize=(max(5.5 * len(comparisons), 7.5), height), layout="constrained")
     if shown is None:
         _curves(figure, comparisons)
         return figure
-    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=(3.2, 2.4))[:, 0]
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=(3.6, 2.4))[:, 0]
     _curves(above, comparisons)
     _matrices(below, shown)
     return figure
@@ -95,11 +95,10 @@ def picture(comparisons: Comparisons) -> Figure:
 def _curves(figure: Figure | SubFigure, comparisons: Comparisons) -> None:
     plots = figure.subplots(1, len(comparisons), squeeze=False, sharey=True)[0]
     for axes, (world, comparison) in zip(plots, comparisons.items(), strict=True):
-        figures.draw_accuracy(axes, _references_first(comparison))
-        axes.set_title(f"{world}: {_groups(comparison)}", fontsize=9)
-    lines = [line for comparison in comparisons.values() for line in comparison.lines]
-    lowest, highest = min(x.accuracy for x in lines), max(x.best for x in lines)
-    plots[0].set_ylim(max(0, 100 * lowest - 6), 100 * highest + 1.5)
+        curves.draw_accuracy(axes, _references_first(comparison))
+        axes.set_title(f"{figures.broken(world, 60)}: {_groups(comparison)}", fontsize=9)
+        axes.set_xlim(left=0)
+    plots[0].set_ylim(0, 102)
     for axes in plots[1:]:
         axes.set_ylabel("")
     plots[-1].legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
@@ -122,23 +121,18 @@ def _matrices(figure: SubFigure, comparison: Comparison) -> None:
     friendship = comparison.story.friendship
     if friendship is None:
         return
-    order = figures.order_of(friendship)
     taking = [line.label for line in comparison.fair if line.taken > 0]
     drawn = [("true groups", friendship.matrix, "Greens")]
     for label in taking:
         first = comparison.results[label][0]
-        drawn.append((label, figures.mixing_matrix(first, friendship.names), "Blues"))
-    plots = figure.subplots(1, len(drawn), squeeze=False)[0]
-    for axes, (title, matrix, colours) in zip(plots, drawn, strict=True):
-        axes.axis("off")
-        figures.heat(figure, axes, np.array(matrix[np.ix_(order, order)], float), colours)
-        axes.set_title(title, fontsize=8)
+        drawn.append((label, matrices.mixing_matrix(first, friendship.names), "Blues"))
+    matrices.draw_matrices(figure, drawn, friendship, 1.5, (1, len(drawn)))
 
 
 # -- the page --------------------------------------------------------------------------------------
 
 
-def worlds_html(comparisons: Comparisons) -> str:
+def worlds_html(comparisons: Comparisons, folder: Path) -> str:
     """The report: all worlds in one table and one picture, then each with all of its panels."""
     lines: Sequence[Sequence[str]] = [
         [label, *cells] for label, cells in lines_of(comparisons).items()
@@ -156,7 +150,8 @@ def worlds_html(comparisons: Comparisons) -> str:
             "At a glance",
             "Accuracy by round in every world; below, in the first world with groups, who took from"
             " whom (row: who took) beside the groups that no peer was told.",
-            figures.svg(picture(comparisons)),
+            framed(figures.svg(picture(comparisons)), "At a glance"),
         ),
         *parts,
+        foot=foot_of(*comparisons.values(), folder=folder),
     )

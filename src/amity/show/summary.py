@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from amity.differences import Difference, paired
 
 if TYPE_CHECKING:
     from amity.lab.result import Result
@@ -24,9 +26,19 @@ class Line:
     """Over seeds, of the mean over peers, in the last round."""
     best: float
     best_std: float
-    balanced: float
+    balanced: float | None
+    """As a mean over the classes that a peer has, in the last round."""
+    validation: float | None
+    """On examples that are set aside for choosing, in the last round."""
+    vs_top: float | None = None
+    """Difference to the strategy with the highest accuracy of those that a real network could run,
+    paired by seed."""
+    vs_top_half: float | None = None
+    """Half of the 95 % interval of that; None for a single seed."""
     gain: float | None
     """Over Local: mean over peers and seeds of the difference in the last round."""
+    gain_half: float | None
+    """Half of its 95 % interval over seeds; None for a single seed."""
     harmed: float | None
     """Share of peers that do worse than alone."""
     worst_tenth: float | None
@@ -79,10 +91,38 @@ def gains(results: Sequence[Result], alone: Sequence[Result]) -> list[float]:
     ]
 
 
-def summarise(label: str, results: Sequence[Result], alone: Sequence[Result]) -> Line:
-    """One line of the table from all seeds of a strategy; `alone` are Local's runs, if there are
-    any."""
+def by_seed(results: Sequence[Result]) -> dict[int, float]:
+    """Mean accuracy in the last round."""
+    return {result.config.seed: result.accuracy for result in results}
+
+
+def apart(ours: Sequence[Result], theirs: Sequence[Result]) -> Difference | None:
+    """Our accuracy minus theirs in points, paired by seed."""
+    one, other = (
+        {seed: 100 * accuracy for seed, accuracy in by_seed(runs).items()}
+        for runs in (ours, theirs)
+    )
+    return paired(one, other)
+
+
+def _gain_by_seed(results: Sequence[Result], alone: Sequence[Result]) -> Difference | None:
+    """The gain over Local of each seed, and how sure its mean is."""
+    found = {r.config.seed: gains([r], alone) for r in results}
+    means = {seed: float(np.mean(values)) for seed, values in found.items() if values}
+    return paired(means, dict.fromkeys(means, 0.0))
+
+
+def summarise(
+    label: str,
+    results: Sequence[Result],
+    alone: Sequence[Result] = (),
+    top: Sequence[Result] = (),
+) -> Line:
+    """One line of the table from all seeds of a strategy; `alone` are Local's runs and `top` those
+    of the strategy with the highest accuracy, where there are any to compare with."""
     difference = np.array(sorted(gains(results, alone)))
+    gain = _gain_by_seed(results, alone)
+    behind = None if top is results else paired(by_seed(results), by_seed(top))
     tenth = max(1, round(len(difference) / 10))
     final, best = [r.accuracy for r in results], [r.best for r in results]
     epsilons = [e for r in results if (e := r.rounds[-1].epsilon) is not None]
@@ -95,8 +135,12 @@ def summarise(label: str, results: Sequence[Result], alone: Sequence[Result]) ->
         accuracy_std=std(final),
         best=float(np.mean(best)),
         best_std=std(best),
-        balanced=float(np.mean([np.mean(list(r.final("balanced").values())) for r in results])),
+        balanced=_last(results, "balanced"),
+        validation=_last(results, "accuracy_validation"),
+        vs_top=behind.mean if behind else None,
+        vs_top_half=behind.half if behind else None,
         gain=float(difference.mean()) if len(difference) else None,
+        gain_half=gain.half if gain else None,
         harmed=float((difference < 0).mean()) if len(difference) else None,
         worst_tenth=float(difference[:tenth].mean()) if len(difference) else None,
         megabytes=float(np.mean([received(r) for r in results])),
@@ -117,70 +161,14 @@ def std(values: Sequence[float]) -> float:
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
+def _last(results: Sequence[Result], key: str) -> float | None:
+    """Of the last round: mean over peers, then over seeds."""
+    found = [list(result.final(key).values()) for result in results]
+    means = [np.mean(values) for values in found if values]
+    return float(np.mean(means)) if means else None
+
+
 def _mean(results: Sequence[Result], key: str) -> float | None:
     found = (r.value(key) for result in results for r in result.rounds)
     values = [value for value in found if value is not None]
     return float(np.mean(values)) if values else None
-
-
-COLUMNS: Mapping[str, str] = {
-    "strategy": "what was compared",
-    "accuracy": "test accuracy in the last round, mean over peers ± std over seeds",
-    "best": "the best round's (selects on the test set, as papers do)",
-    "vs local": "gain over training alone, mean over peers, in points",
-    "harmed": "share of peers that do worse than alone",
-    "worst 10%": "mean gain of the tenth of peers that gains least, in points",
-    "MB": "received by a peer in the whole run",
-    "passes": "forward and backward passes of a peer, in thousands of examples",
-    "taken": "neighbours taken, mean over rounds and peers",
-    "friends": "share of true friends among those taken",
-}
-ATTACKED = (
-    "attackers' weight",
-    "what attackers obtain of an honest peer's row; all else is of honest peers only",
-)
-PRIVATE = (
-    "ε",
-    "the largest of all peers; * training only: facts that it does not cover were asked",
-)
-
-
-def columns_of(lines: Sequence[Line], friend: str = "") -> dict[str, str]:
-    """The columns of a table with these lines: attackers and privacy only where there are any.
-    `friend` says what a friend is in their world."""
-    more = [ATTACKED] if any(line.attackers_weight is not None for line in lines) else []
-    more += [PRIVATE] if any(line.epsilon is not None for line in lines) else []
-    tip = {"friends": f"{COLUMNS['friends']}; a friend is {friend}"} if friend else {}
-    return {**COLUMNS, **tip, **dict(more)}
-
-
-def cells_of(line: Line, columns: Mapping[str, str] = COLUMNS) -> list[str]:
-    """A line as text, in the order of the columns."""
-
-    def points(value: float | None) -> str:
-        return "-" if value is None else f"{100 * value:+.1f}"
-
-    def percent(value: float | None) -> str:
-        return "-" if value is None else f"{100 * value:.0f} %"
-
-    def spread(mean: float, std: float) -> str:
-        return f"{100 * mean:.1f} ± {100 * std:.1f}" if line.seeds > 1 else f"{100 * mean:.1f}"
-
-    alone = line.taken == 0
-    epsilon = (
-        "-" if line.epsilon is None else f"{line.epsilon:.3g}{'*' if line.epsilon_excludes else ''}"
-    )
-    return [
-        line.label,
-        spread(line.accuracy, line.accuracy_std),
-        spread(line.best, line.best_std),
-        points(None if alone else line.gain),
-        percent(None if alone else line.harmed),
-        points(None if alone else line.worst_tenth),
-        f"{line.megabytes:.2f}",
-        f"{line.passes:.1f}",
-        f"{line.taken:.1f}",
-        percent(line.precision),
-        *([percent(line.attackers_weight)] if ATTACKED[0] in columns else []),
-        *([epsilon] if PRIVATE[0] in columns else []),
-    ]

@@ -14,7 +14,7 @@ from amity.core import PeerId
 from amity.data import Dataset, PeerData, Samples
 from amity.data.shift import members
 from amity.show import figures
-from amity.show.page import html_table, section
+from amity.show.page import framed, html_table, section
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Data = Mapping[PeerId, PeerData]
@@ -51,7 +51,9 @@ def world_section(title: str, dataset: Dataset, data: Data) -> str:
     held = [_held(data, who) for who in list(found.values())[:MOST_GROUPS]]
     images = len(dataset.shape) == 3
     seen = (
-        figures.svg(group_sheet(dataset, names, held)) if images else _means(dataset, names, held)
+        framed(figures.svg(group_sheet(dataset, names, held)), title, photo=True)
+        if images
+        else _means(dataset, names, held)
     )
     note = (
         f"{groups_said(data)}. All examples of a group, for training and for testing, are changed"

@@ -356,8 +356,10 @@ class RayCrew:
         one = self.ray.put(vector.numpy())
         self._get([place.set_common.remote(one) for place in self._places], "all actors")
 
-    def snapshots(self) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
-        for name in self.names:
+    def snapshots(
+        self, names: Sequence[PeerId]
+    ) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
+        for name in names:
             (arrays,) = self._get([self._at(name).snapshot.remote(name)], f"the actor of {name}")
             yield name, {key: torch.from_numpy(np.array(value)) for key, value in arrays.items()}
 

@@ -36,6 +36,10 @@ TellPart = Callable[[float], None]
 """Told how much of a list of jobs is done."""
 
 
+def quiet(_share: float) -> None:
+    """Tells nobody."""
+
+
 class CrewLost(Failure):
     """A part of the crew is gone, and with it the rows of its peers. The run must go back to the
     last checkpoint."""
@@ -75,8 +79,10 @@ class Crew(Protocol):
     def set_common(self, vector: torch.Tensor) -> None:
         """Lay out the point at which gradients are measured."""
 
-    def snapshots(self) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
-        """What a checkpoint holds of each peer."""
+    def snapshots(
+        self, names: Sequence[PeerId]
+    ) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
+        """What a checkpoint holds of each of these peers."""
 
     def restore(self, round: int, tensors: Callable[[PeerId], dict[str, torch.Tensor]]) -> None: ...
 
@@ -132,9 +138,11 @@ class Inline:
     def set_common(self, vector: torch.Tensor) -> None:
         self.shard.matrices.common.copy_(vector)
 
-    def snapshots(self) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
-        for name, peer in self.shard.peers.items():
-            yield name, dict(peer.snapshot())
+    def snapshots(
+        self, names: Sequence[PeerId]
+    ) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
+        for name in names:
+            yield name, dict(self.shard.peers[name].snapshot())
 
     def restore(self, round: int, tensors: Callable[[PeerId], dict[str, torch.Tensor]]) -> None:
         for name, peer in self.shard.peers.items():

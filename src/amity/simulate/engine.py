@@ -9,7 +9,7 @@ its answers.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -32,9 +32,16 @@ from amity.round.recording import count_diverged, is_due, record_of
 from amity.round.shard import Shard, Trained
 from amity.round.spending import Budget
 from amity.round.truth import Friendship
-from amity.simulate.crew import Crew
+from amity.simulate.crew import Crew, quiet
 from amity.simulate.desk import is_central
-from amity.simulate.jobs import EvaluateJob, GradientJob, SettleJob, TrainJob
+from amity.simulate.jobs import (
+    EvaluateJob,
+    GradientJob,
+    SettleAloneJob,
+    SettleJob,
+    TrainAloneJob,
+    TrainJob,
+)
 from amity.simulate.lockstep import Lockstep, Near
 from amity.simulate.seat import Seat, let_fakers_look
 from amity.topology import Network, peer_names
@@ -158,7 +165,7 @@ class Simulation:
         self._mix(t, decided, brought)
         clock.lap("mix")
         self.next_round = t + 1
-        scores = self._evaluate(t)
+        scores = self._alone(t, self._evaluate(t))
         records = {
             name: self._record(name, t, len(near[name]), decided[name], scores.get(name, Scores()))
             for name in self.names
@@ -239,6 +246,26 @@ class Simulation:
             for unit, scores in zip(self.units, results, strict=True)
             for name, score in zip(unit, scores, strict=True)
         }
+
+    def _alone(self, t: int, scores: dict[PeerId, Scores]) -> dict[PeerId, Scores]:
+        """The same, with what shadows reach that learn from nobody."""
+        every = self.config.eval.shadow
+        if not every:
+            return scores
+        turn = t % every == 0
+        train = [TrainAloneJob(at=unit[0], round=t, unit=unit) for unit in self.units]
+        for unit, trained in zip(
+            self.units, self.crew.do(train, quiet) if turn else (), strict=turn
+        ):
+            for name, mine in zip(unit, trained, strict=True):
+                self.seats[name].pay(mine.forward, mine.backward)
+        settle = [
+            SettleAloneJob(at=unit[0], round=t, unit=unit, trained=turn, due=bool(scores))
+            for unit in self.units
+        ]
+        found = zip(self.units, self.crew.do(settle, quiet), strict=True)
+        reached = {name: one for unit, part in found for name, one in zip(unit, part, strict=True)}
+        return {name: replace(s, accuracy_alone=reached[name]) for name, s in scores.items()}
 
     def _record(
         self, name: PeerId, t: int, available: int, decision: Decision, scores: Scores
@@ -331,10 +358,12 @@ class Simulation:
 
     # -- checkpoints -------------------------------------------------------------------------------
 
-    def snapshots(self) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
-        """Tensors by peer. Together with config and notebooks, the rest of the run depends on
-        nothing else."""
-        return self.crew.snapshots()
+    def snapshots(
+        self, names: Collection[PeerId] | None = None
+    ) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]:
+        """Tensors by peer, of these or of all. Together with config and notebooks, the rest of the
+        run depends on nothing else."""
+        return self.crew.snapshots([n for n in self.names if names is None or n in names])
 
     @property
     def memories(self) -> dict[PeerId, Any]:

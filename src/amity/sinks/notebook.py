@@ -52,7 +52,7 @@ class Output:
 
     def _show(self) -> None:
         self._last = time.monotonic()
-        table = self._bars.progress.make_tasks_table(self._bars.progress.tasks)
+        table = self._bars.progress.whole()
         if self._handle is None:
             self._handle = self._display(table, display_id=True)
         else:

@@ -19,7 +19,7 @@ EVERY = 5.0
 
 
 class Lines:
-    """`40 of 60 rounds done, about 12 s left; leading at round 4: pens 71.0 %`."""
+    """`40 of 60 rounds done, about 12 s left; highest at round 4: pens 71.0 %`."""
 
     def __init__(self, console: Console, every: float) -> None:
         self._console, self._every = console, every
@@ -51,7 +51,7 @@ class Lines:
 @sinks.register("plain")
 @dataclass(frozen=True)
 class Plain:
-    """Lines on standard output: every few seconds how far it is, and who leads."""
+    """Lines on standard output: every few seconds how far it is, and who is highest, or leads."""
 
     every: Annotated[float, Field(ge=0)] = EVERY
     """Seconds between two lines."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     Progress,
@@ -13,11 +14,46 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column, Table
+from rich.text import Text
 
 from amity.console import out_console
 from amity.events import Event, RunQueued, Sink
 from amity.sinks.registry import sinks
 from amity.sinks.tally import Standings, mean
+
+
+def _firm() -> Column:
+    """A column that keeps its width, whatever a name needs."""
+    return Column(no_wrap=True)
+
+
+class Display(Progress):
+    """The bars, and a line beneath them that says who leads. A long name has several lines."""
+
+    def __init__(self, console: Console, live: bool) -> None:
+        self.lead = ""
+        super().__init__(
+            TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold")),
+            BarColumn(bar_width=16, table_column=_firm()),
+            TextColumn("{task.completed:.4g}/{task.total:.0f}", table_column=_firm()),
+            TextColumn("{task.fields[accuracy]}", table_column=_firm()),
+            TimeElapsedColumn(table_column=_firm()),
+            TimeRemainingColumn(table_column=_firm()),
+            console=console,
+            auto_refresh=live,
+        )
+
+    def whole(self) -> Table:
+        """All of it, for wherever it is shown."""
+        table = Table.grid()
+        table.add_row(self.make_tasks_table(self.tasks))
+        if self.lead:
+            table.add_row(Text(self.lead))
+        return table
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield self.whole()
 
 
 class Bars:
@@ -27,16 +63,7 @@ class Bars:
         self._tally = Standings()
         self._tasks: dict[str, TaskID] = {}
         self._total: TaskID | None = None
-        self.progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TextColumn("{task.completed:.4g}/{task.total:.0f}"),
-            TextColumn("{task.fields[accuracy]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            auto_refresh=live,
-        )
+        self.progress = Display(console, live)
 
     def take(self, event: Event) -> None:
         self._tally.take(event)
@@ -54,12 +81,8 @@ class Bars:
                 accuracy="" if value is None else f"{100 * value:5.1f} %",
             )
         if self._total is not None:
-            self.progress.update(
-                self._total,
-                total=self._tally.rounds,
-                completed=self._tally.done,
-                accuracy=self._tally.leader(),
-            )
+            self.progress.lead = self._tally.leader()
+            self.progress.update(self._total, total=self._tally.rounds, completed=self._tally.done)
 
     def _lay_out(self, rows: list[str]) -> None:
         """A bar for each row that has none, and the one for all of them beneath."""

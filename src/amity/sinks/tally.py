@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from amity.differences import leads
 from amity.events import CellId, Event, Progress, RoundDone, RunDone, RunQueued, RunStarted
 from amity.units import duration
 
@@ -14,6 +15,7 @@ class Course:
     """One cell on its way."""
 
     row: str
+    seed: int
     rounds: int
     reference: bool
     kept: int = 0
@@ -34,7 +36,7 @@ class Standings:
             self._began = time.monotonic()
         if isinstance(event, RunQueued | RunStarted):
             row = event.cell.row or event.cell.label
-            course = Course(row, event.rounds, event.reference)
+            course = Course(row, event.cell.seed, event.rounds, event.reference)
             course = self._cells.setdefault(event.cell, course)
             if isinstance(event, RunStarted):
                 course.done = course.kept = event.first
@@ -77,18 +79,25 @@ class Standings:
         )
 
     def leader(self) -> str:
-        """The best of the strategies that a real network could run, compared at the newest round
-        that all of them have reached. Empty if there are fewer than two, or nothing to compare."""
+        """Who is highest of the strategies that a real network could run, at the newest round that
+        all of them have reached, over the seeds in which all have reached it. It leads only if the
+        intervals of its differences to all others say so. Empty if there are fewer than two, or
+        nothing to compare."""
         if not self.comparable:
             return ""
         fair = {k: c for k, c in self.rows.items() if not c[0].reference}
         reached = {k: max(max(c.accuracy, default=-1) for c in v) for k, v in fair.items()}
         common = min((t for t in reached.values() if t >= 0), default=-1)
-        known = {k: m for k in fair if (m := mean(fair[k], common)) is not None}
-        if len(known) < 2:
+        known = fair if common >= 0 else {}
+        scores = {k: found for k in known if (found := _by_seed(fair[k], common))}
+        seeds = set.intersection(*map(set, scores.values())) if scores else set()
+        if len(scores) < 2 or not seeds:
             return ""
-        best = max(known, key=known.__getitem__)
-        return f"leading at round {common + 1}: {best} {100 * known[best]:.1f} %"
+        means = {k: sum(one[s] for s in seeds) / len(seeds) for k, one in scores.items()}
+        best = max(means, key=means.__getitem__)
+        sure = len(scores) == len(fair) and len(seeds) > 1 and leads(best, scores)
+        word = "leading" if sure else "highest"
+        return f"{word} at round {common + 1}: {best} {100 * means[best]:.1f} %"
 
     def left(self) -> str:
         """About how long it will still take, from the pace so far."""
@@ -97,6 +106,12 @@ class Standings:
             return ""
         pace = (time.monotonic() - self._began) / (self.done - kept)
         return f", about {duration((self.rounds - self.done) * pace)} left"
+
+
+def _by_seed(cells: list[Course], common: int) -> dict[int, float]:
+    """Accuracies at a round, of the seeds that have reached it."""
+    there = [course for course in cells if max(course.accuracy, default=-1) >= common]
+    return {c.seed: c.accuracy[max(t for t in c.accuracy if t <= common)] for c in there}
 
 
 def mean(cells: list[Course], last: int | None = None) -> float | None:

@@ -2,11 +2,14 @@
 
     config.toml                  the resolved config
     extended.jsonl               if it was extended: before which round, and to what
+    schema.json                  of one's own data: what inputs and classes mean
     metrics.jsonl                one line per round and peer
     edges.jsonl                  one line per round and peer: who took how much from whom
     rounds.jsonl                 one line per round: the whole network
-    timings.jsonl                wall-clock times, the only file in which two runs differ
+    timings.jsonl                wall-clock times; in these two files alone two runs differ:
+    commands.jsonl               which commands made it, and when
     checkpoint/round-000010.*    .safetensors: models; .json: the commit record, written last
+    best/PEER-000007.safetensors a peer after its best round, where there are validation examples
 
 A checkpoint counts only if its commit record is whole and agrees, by SHA-256, with the tensors and
 with the lines written so far. `recover` takes the newest such record and cuts the line files back
@@ -14,9 +17,11 @@ to it. So torn lines, half-written checkpoints and anything after a kill are rep
 trusted.
 """
 
+from amity.store.best import best_model, best_records
 from amity.store.checks import differences, refuse_foreign, refuse_unusable, same_code
+from amity.store.commands import note_command, read_commands
 from amity.store.owner import Owner, how_to_go_on, owner_of, refuse_others
-from amity.store.reading import Commit, commits, read_config, read_lines, read_records
+from amity.store.reading import Commit, commits, read_config, read_lines, read_records, schema_of
 from amity.store.rundir import Checkpointed, RunDir, finished
 
 __all__ = [
@@ -24,11 +29,15 @@ __all__ = [
     "Commit",
     "Owner",
     "RunDir",
+    "best_model",
+    "best_records",
     "commits",
     "differences",
     "finished",
     "how_to_go_on",
+    "note_command",
     "owner_of",
+    "read_commands",
     "read_config",
     "read_lines",
     "read_records",
@@ -36,4 +45,5 @@ __all__ = [
     "refuse_others",
     "refuse_unusable",
     "same_code",
+    "schema_of",
 ]

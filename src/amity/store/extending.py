@@ -18,6 +18,8 @@ from amity.store.reading import EXTENDED, commits, load_config, read_lines
 
 KEYS = ("changes", "extended", "rounds")
 """In which a config may differ from the one that it extends."""
+SHADOW = "eval.shadow"
+"""In this too: nothing that is learnt depends on it."""
 
 
 def extension(path: Path, config: Config) -> Config | None:
@@ -26,8 +28,10 @@ def extension(path: Path, config: Config) -> Config | None:
     old = load_config(path)
     new = config.completed(old)
     old = old.completed(new)
-    differing = {key.partition(".")[0] for key in differences(old, new)}
-    if not differing or not differing <= set(KEYS):
+    differing = {key.partition(".")[0] for key in differences(old, new) if key != SHADOW}
+    if not differing and old.eval.shadow == new.eval.shadow:
+        return None
+    if not differing <= set(KEYS):
         return None
     done = _done(path)
     _check(path, old, new, done)
@@ -63,4 +67,5 @@ def extend(path: Path, config: Config) -> None:
     """Write down that the run of a directory is extended to this config."""
     plain = config.to_dict()
     line = {"at": _done(path), **{key: plain.get(key, []) for key in KEYS}}
+    line[SHADOW] = config.eval.shadow
     write_atomically(path / EXTENDED, map(dump, [*read_lines(path / EXTENDED), line]))

@@ -12,13 +12,16 @@ from typing import Any, TypeVar
 import safetensors
 
 from amity.config import Config, load
-from amity.errors import ConfigError, RunDirError
+from amity.data.schema import Schema
+from amity.errors import ConfigError, DataError, RunDirError
 from amity.learn.tensors import Archive, digest_of
 from amity.records import Record
 from amity.store.owner import OWNER, how_to_go_on, refuse_others
 
 CODE = "code.json"
 """Files of your own classes, with their digests."""
+SCHEMA = "schema.json"
+"""What the inputs and classes of one's own data mean."""
 BEFORE = (".lock", "checkpoint", CODE, OWNER)
 """What may be there before config.toml is."""
 EXTENDED = "extended.jsonl"
@@ -41,6 +44,15 @@ def config_digest(path: Path) -> str:
     """A digest of the config as it is written, so that a later version with more options can still
     continue an old run."""
     return hashlib.sha256((path / "config.toml").read_bytes()).hexdigest()
+
+
+def schema_of(path: Path) -> Schema | None:
+    """What the inputs of a run with own data mean, with the statistics of its newest start; None:
+    nothing is known of it."""
+    try:
+        return Schema.from_dict(json.loads((path / SCHEMA).read_bytes()), str(path / SCHEMA))
+    except (OSError, ValueError, DataError):
+        return None
 
 
 def commits(path: Path) -> Iterator[Commit]:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol
@@ -17,10 +17,12 @@ import torch
 from amity._version import __version__
 from amity.config import Config
 from amity.core import PeerId
+from amity.data.schema import Schema
 from amity.errors import RunDirError, StorageError, StrategyError, brief
 from amity.files import dump, write_atomically
 from amity.learn.tensors import encode
 from amity.records import EdgeRecord, Record, Report, TimingRecord
+from amity.store.best import BestModels
 from amity.store.checks import differences, refuse_unusable, same_code
 from amity.store.extending import extend as extend_to
 from amity.store.extending import extension
@@ -29,11 +31,13 @@ from amity.store.reading import (
     BEFORE,
     CODE,
     LINES,
+    SCHEMA,
     Commit,
     commits,
     config_digest,
     load_config,
     read_config,
+    schema_of,
 )
 
 KEEP = 2
@@ -52,7 +56,9 @@ class Checkpointed(Protocol):
     @property
     def memories(self) -> dict[PeerId, Any]: ...
 
-    def snapshots(self) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]: ...
+    def snapshots(
+        self, names: Collection[PeerId] | None = None
+    ) -> Iterator[tuple[PeerId, dict[str, torch.Tensor]]]: ...
 
     def restore(
         self,
@@ -70,6 +76,7 @@ class RunDir:
         self._streams: dict[str, IO[bytes]] = {}
         self._hashes = {name: hashlib.sha256() for name in LINES}
         self._lock: IO[bytes] | None = None
+        self._best = BestModels(path)
 
     @staticmethod
     def check(
@@ -153,6 +160,24 @@ class RunDir:
         if self._lock:
             self._lock.close()
 
+    def same_data(self, schema: Schema) -> None:
+        """A run is continued with data of the meaning that it began with. Before its first round,
+        and whenever own statistics have changed, the schema is written down."""
+        began = schema_of(self.path)
+        if began is None and schema.columns and next(commits(self.path), None) is not None:
+            raise RunDirError(
+                f"{self.path}: began when the columns of a table were inputs in the order of the"
+                " file; now they are in the order of their names. Choose another out="
+            )
+        said = "" if began is None else schema.difference(began)
+        if said:
+            raise RunDirError(
+                f"{self.path}: its data has changed since it began (there): {said}; put it back, or"
+                " choose another out="
+            )
+        if began != schema:
+            write_atomically(self.path / SCHEMA, dump(schema.to_dict()))
+
     # -- reading back ------------------------------------------------------------------------------
 
     def recover(self, simulation: Checkpointed) -> int:
@@ -172,6 +197,7 @@ class RunDir:
                 self._streams[name].close()
             self._streams[name] = stream
             self._hashes[name] = hashlib.sha256(path.read_bytes()[:size])
+        self._best.recover(self.path / "metrics.jsonl")
         if "timings.jsonl" in self._streams:
             self._streams["timings.jsonl"].close()
         self._streams["timings.jsonl"] = open(self.path / "timings.jsonl", "ab")  # noqa: SIM115
@@ -193,6 +219,16 @@ class RunDir:
         at = round(time.time(), 2)
         timing = TimingRecord(round=report.round, seconds=total, at=at, notes=phases)
         self._write("timings.jsonl", [timing])
+
+    def keep_best(self, report: Report, simulation: Checkpointed) -> None:
+        """Put aside the peers that are, after this round, as good on their validation examples as
+        never before."""
+        try:
+            self._best.take(report.peers.values(), simulation.snapshots)
+        except OSError as error:
+            raise self._lost(
+                f"{self.path / 'best'}: cannot be written ({error.strerror})"
+            ) from None
 
     def _write(self, name: str, records: Iterable[Record]) -> None:
         data = b"".join(dump(record.line()) for record in records)
@@ -244,6 +280,7 @@ class RunDir:
         for old in sorted((self.path / "checkpoint").glob("round-*.json"))[:-KEEP]:
             old.unlink()
             old.with_suffix(".safetensors").unlink(missing_ok=True)
+        self._best.commit()
 
 
 def _same(path: Path, config: Config) -> Config:

@@ -25,7 +25,7 @@ TRIALS: Final = (0.08, 0.16, 0.3, 0.5, 0.7)
 """When, as shares of all rounds, a peer without a group tries the crowd."""
 SETTLED: Final = 0.8
 """From this share of all rounds on, nothing more is taken from strangers."""
-OWN: Final = 0.4
+OWN: Final = 0.25
 """The weight of my own model among strangers."""
 LEAST_SKILL: Final = 0.05
 """The skill of a stranger of whom I know nothing yet, or nothing good."""
@@ -61,11 +61,11 @@ class Friends:
 
     Of those I take, `k` a round, in a ring that a lot draws anew each round, the same for all:
     everyone takes the next `k` of its own, so that each is taken as often as it takes. Among my own
-    the weights are equal. Strangers share 0.6 by the square of their skill s_ij, what their models
+    the weights are equal. Strangers share 0.75 by the square of their skill s_ij, what their models
     know of my examples beyond chance (fact `Skill`, two models a round):
 
         w_i^{t+1} = 1 / (|C_i^t| + 1) · Σ_{j ∈ C_i^t ∪ {i}} ŵ_j                       (my group)
-        w_i^{t+1} = 0.4 ŵ_i + 0.6 · Σ_{j ∈ C_i^t} s_ij² ŵ_j / Σ_{j ∈ C_i^t} s_ij²     (strangers)
+        w_i^{t+1} = 0.25 ŵ_i + 0.75 · Σ_{j ∈ C_i^t} s_ij² ŵ_j / Σ_{j ∈ C_i^t} s_ij²     (strangers)
 
     In the last fifth of the rounds nothing more is taken from strangers: each mixture pulls a model
     towards what others have, and a peer with few classes needs some rounds to make it its own.

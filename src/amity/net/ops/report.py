@@ -5,22 +5,25 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from amity.core import START, PeerId
+from amity.config import read_toml
+from amity.core import PeerId
 from amity.errors import RunDirError
 from amity.net.accounts import Privacy, privacy_of
 from amity.net.ops.collect import peers_in, records_of
+from amity.net.ops.pictures import drawn, names_of, recalls_of
 from amity.records import EdgeRecord, PeerRecord, TimingRecord
 from amity.show import figures
-from amity.show.page import page, section
+from amity.show.exhibits import Sheet
+from amity.show.foot import foot
+from amity.show.page import framed, page, section
 from amity.store import read_config, read_lines, read_records
 
 
@@ -35,6 +38,8 @@ class PeerStory:
     log: Sequence[Mapping[str, Any]]
     disclosed: Counter[str]
     privacy: Privacy | None = None
+    classes: Sequence[str] = ()
+    """What the classes are called, if its peer.toml says so."""
 
     @classmethod
     def read(cls, name: PeerId, state: Path) -> PeerStory:
@@ -48,6 +53,7 @@ class PeerStory:
             log=read_lines(state / "audit.jsonl"),
             disclosed=told,
             privacy=privacy_of(state, read_config(state)) if written else None,
+            classes=_classes(state.parent / "peer.toml"),
         )
 
     def events(self, kind: str) -> Counter[tuple[str, str]]:
@@ -61,17 +67,50 @@ class PeerStory:
         return counts
 
 
+def _classes(file: Path) -> tuple[str, ...]:
+    found = read_toml(file).get("peer", {}).get("classes", ()) if file.is_file() else ()
+    return tuple(map(str, found)) if isinstance(found, list) else ()
+
+
 def stories(folder: Path) -> list[PeerStory]:
     return [PeerStory.read(name, state) for name, state in sorted(peers_in(folder).items())]
 
 
 def peers_html(folder: Path) -> str:
     """The page of one peer, or of several that were put side by side."""
+    found = _begun(folder)
+    names = ", ".join(story.name for story in found)
+    states = list(peers_in(folder).values())
+    return page(
+        "Amity: peers",
+        f"<h1>{html.escape(names)}</h1>",
+        _summary(found),
+        *(
+            section(*SAID[name], framed(figures.svg(figure), SAID[name][0]))
+            for name, figure in drawn(found).items()
+        ),
+        _refusals(found),
+        foot=foot(states[0], states, "peers"),
+    )
+
+
+SAID = {
+    "accuracy": ("Accuracy by round", "Of each peer, on its own test examples."),
+    "matrix": ("Who took from whom", "Mean weight over all rounds; row: who took."),
+    "classes": (
+        "Recall by class",
+        "Of the test examples of a class, how many are classified right in the last round that was"
+        " measured. Balanced accuracy is a peer's mean over the classes that it has.",
+    ),
+}
+
+
+def _begun(folder: Path) -> list[PeerStory]:
+    """The peers of a folder, if any of them has done anything."""
     found = stories(folder)
     if not any(story.metrics for story in found):
         raise RunDirError(f"{folder}: no peer has finished a round yet")
-    names = ", ".join(story.name for story in found)
-    return page("Amity: peers", f"<h1>{html.escape(names)}</h1>", *_sections(found))
+    return found
 
 
 def sections(folder: Path) -> list[str]:
@@ -80,21 +119,28 @@ def sections(folder: Path) -> list[str]:
     return [_summary(found), _refusals(found)]
 
 
-def _sections(found: Sequence[PeerStory]) -> list[str]:
-    return [
-        _summary(found),
-        section(
-            "Accuracy by round",
-            "Of each peer, on its own test examples.",
-            figures.svg(_curves(found)),
-        ),
-        section(
-            "Who took from whom",
-            "Mean weight over all rounds; row: who took.",
-            figures.svg(_matrix(found)),
-        ),
-        _refusals(found),
+def peer_pictures(folder: Path) -> Iterable[tuple[str, Figure]]:
+    """The pictures of the page, by name."""
+    return drawn(_begun(folder)).items()
+
+
+def peer_sheets(folder: Path) -> dict[str, Sheet]:
+    """The tables of the page, by name."""
+    found = _begun(folder)
+    lines = [[str(cell) for cell in _row(story)] for story in found]
+    rows = [dict(zip(HEAD, line, strict=True)) for line in lines]
+    recalls = recalls_of(found)
+    names = names_of(found, recalls)
+    classes = [
+        {"peer": peer, "class": c, "name": names[c], "right": r.right, "all": r.all}
+        for peer, part in recalls.items()
+        for c, r in part.items()
     ]
+    sheets = {
+        "peers": Sheet(rows=rows, head=HEAD, lines=lines),
+        "classes": Sheet(rows=classes, text=0),
+    }
+    return {name: sheet for name, sheet in sheets.items() if sheet.rows}
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -103,11 +149,11 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>"
         for row in rows
     )
-    return f"<table><tr>{top}</tr>{body}</table>"
+    return f'<div class="wide"><table><tr>{top}</tr>{body}</table></div>'
 
 
 HEAD = (
-    *("peer", "rounds", "last", "accuracy", "taken", "MB in", "MB out", "s a round"),
+    *("peer", "rounds", "last", "accuracy", "balanced", "taken", "MB in", "MB out", "s a round"),
     *("late others", "refused", "disclosed"),
 )
 
@@ -125,12 +171,14 @@ def _row(story: PeerStory) -> tuple[object, ...]:
     """One peer, under the words of `HEAD`."""
     metrics, seconds = story.metrics, [r.seconds for r in story.timings]
     scores = [r.accuracy for r in metrics if r.accuracy is not None]
+    balanced = [r.balanced for r in metrics if r.balanced is not None]
     disclosed = [f"{kind} {count}" for kind, count in sorted(story.disclosed.items())]
     return (
         story.name,
         len(metrics),
         metrics[-1].round if metrics else "-",
         f"{100 * scores[-1]:.1f} %" if scores else "-",
+        f"{100 * balanced[-1]:.1f} %" if balanced else "-",
         f"{np.mean([r.taken for r in metrics]):.1f}" if metrics else "-",
         f"{sum(r.received for r in metrics) / 1e6:.2f}",
         f"{sum(r.sent for r in metrics) / 1e6:.2f}",
@@ -165,38 +213,3 @@ def _refusals(found: Sequence[PeerStory]) -> str:
         "By whom, about whom, and why.",
         _table(("at", "what", "who", "why", "times"), rows),
     )
-
-
-def _curves(found: Sequence[PeerStory]) -> Figure:
-    figure = Figure(figsize=(6.4, 3.8))
-    axes = figure.subplots()
-    look = figures.styles(story.name for story in found)
-    for story in found:
-        points = [(r.round + 1, 100 * r.accuracy) for r in story.metrics if r.accuracy is not None]
-        if points:
-            axes.plot(*zip(*points, strict=True), label=story.name, **look[story.name])
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set(xlabel="round", ylabel="test accuracy (%)")
-    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
-    return figure
-
-
-def _matrix(found: Sequence[PeerStory]) -> Figure:
-    rows = [story.name for story in found]
-    columns = sorted(
-        {*rows, *(j for story in found for edge in story.edges for j in edge.row if j != START)}
-    )
-    weights = np.zeros((len(rows), len(columns)))
-    for at, story in enumerate(found):
-        for edge in story.edges:
-            for j, weight in edge.row.items():
-                weights[at, columns.index(story.name if j == START else j)] += weight / len(
-                    story.edges
-                )
-    figure = Figure(figsize=(1.5 + 0.45 * len(columns), 1.2 + 0.35 * len(rows)))
-    axes = figure.subplots()
-    picture = axes.imshow(weights, cmap="Blues", vmin=0, aspect="auto")
-    axes.set_xticks(range(len(columns)), columns, rotation=90)
-    axes.set_yticks(range(len(rows)), rows)
-    figure.colorbar(picture, ax=axes, label="weight")
-    return figure

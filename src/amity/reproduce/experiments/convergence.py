@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from amity.differences import Difference, paired
 from amity.reproduce.design import Design
-from amity.reproduce.differences import Difference, paired
 from amity.reproduce.paper import Claim, Judged, Printed
 from amity.reproduce.pictures import curves
 from amity.reproduce.presets import SMOKE, Layer, Preset

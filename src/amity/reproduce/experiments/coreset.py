@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
+from amity.differences import Difference, paired
 from amity.reproduce.design import Design
-from amity.reproduce.differences import Difference, paired
 from amity.reproduce.paper import Claim, Judged, Printed
 from amity.reproduce.pictures import band, legend
 from amity.reproduce.presets import Preset

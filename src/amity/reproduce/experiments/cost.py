@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
+from amity.differences import Difference
 from amity.reproduce.design import Design
-from amity.reproduce.differences import Difference
 from amity.reproduce.paper import Claim, Judged, Printed
 from amity.reproduce.pictures import ACCURACY, mark
 from amity.reproduce.presets import Preset

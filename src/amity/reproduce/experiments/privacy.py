@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from amity.differences import Difference
 from amity.reproduce.design import Design
-from amity.reproduce.differences import Difference
 from amity.reproduce.paper import Claim, Judged, Printed, as_printed
 from amity.reproduce.presets import Preset
 from amity.reproduce.registry import experiments

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from amity.differences import Difference
 from amity.reproduce.design import Design
-from amity.reproduce.differences import Difference
 from amity.reproduce.friends import finds, friends_found
 from amity.reproduce.paper import Claim, Judged, Printed, as_printed
 from amity.reproduce.presets import USUAL, Layer, Preset

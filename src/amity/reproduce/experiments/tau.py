@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
+from amity.differences import paired
 from amity.reproduce.design import Design
-from amity.reproduce.differences import paired
 from amity.reproduce.paper import Claim, Judged, Printed
 from amity.reproduce.presets import Preset
 from amity.reproduce.registry import experiments

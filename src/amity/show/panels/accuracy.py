@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from matplotlib.figure import Figure
 
-from amity.show import figures
+from amity.show import curves
 from amity.show.panels.base import Picture, panels
 from amity.show.story import Story
 
@@ -21,10 +21,15 @@ class AccuracyPanel(Picture):
     title: ClassVar[str] = "Accuracy by round"
 
     def note(self, story: Story) -> str:
+        seeds = max(map(len, story.runs.values()))
+        bands = "; bands: one std over seeds" * (seeds > 1)
+        start = "; round 0 is the untrained model" * (
+            next(iter(story.runs.values()))[0].start is not None
+        )
         return (
-            "After the method's own last step (such as fine-tuning), mean over peers; bands: one"
-            " std over seeds."
+            "After the method's own last step (such as fine-tuning), mean over"
+            f" peers{bands}{start}."
         )
 
     def figure(self, story: Story) -> Figure | None:
-        return figures.accuracy_curves(story.runs)
+        return curves.accuracy_curves(story.runs)

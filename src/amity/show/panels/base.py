@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from amity.registry import Registry
-from amity.show.page import section
+from amity.show.page import framed, section
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,13 +40,16 @@ class Picture:
         from amity.show.figures import svg
 
         drawn = self.figure(story)
-        return "" if drawn is None else section(self.title, self.note(story), svg(drawn))
+        if drawn is None:
+            return ""
+        return section(self.title, self.note(story), framed(svg(drawn), self.title))
 
 
 panels: Registry[Panel] = Registry("panel", "html", attributes=("order",), home="amity.show.panels")
 
 
-def html_of(story: Story) -> list[str]:
-    """All panels that have something to show, in their order."""
-    chosen = sorted((entry.build({}) for entry in panels), key=lambda panel: panel.order)
+def html_of(story: Story, since: int = 0, until: int = 1000) -> list[str]:
+    """All panels of these orders that have something to show, in their order."""
+    every = sorted((entry.build({}) for entry in panels), key=lambda panel: panel.order)
+    chosen = [panel for panel in every if since <= panel.order < until]
     return [part for panel in chosen if (part := panel.html(story))]

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from matplotlib.figure import Figure
 
-from amity.show import figures
+from amity.show import curves
 from amity.show.panels.base import Picture, panels
 from amity.show.story import Story
 from amity.show.summary import gains
@@ -31,4 +31,4 @@ class GainsPanel(Picture):
         others = {label: runs for label, runs in story.runs.items() if runs is not story.alone}
         paired = {label: gains(runs, story.alone) for label, runs in others.items()}
         found = {label: values for label, values in paired.items() if values}
-        return figures.gain_by_peer(found) if found else None
+        return curves.gain_by_peer(found) if found else None

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from matplotlib.figure import Figure
 
-from amity.show import figures
+from amity.show import matrices
 from amity.show.panels.base import Picture, panels
 from amity.show.story import Story
 
@@ -35,4 +35,4 @@ class MatrixPanel(Picture):
             for label, runs in story.runs.items()
             if runs[0].config.peers == story.config.peers
         }
-        return figures.heat_maps(alike, story.friendship)
+        return matrices.heat_maps(alike, story.friendship)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from matplotlib.figure import Figure
 
-from amity.show import figures
+from amity.show import matrices
 from amity.show.panels.base import Picture, panels
 from amity.show.story import Story
 
@@ -25,4 +25,4 @@ class PartitionPanel(Picture):
 
     def figure(self, story: Story) -> Figure | None:
         known = story.friendship
-        return None if known is None else figures.partition_bubbles(known)
+        return None if known is None else matrices.partition_bubbles(known)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from matplotlib.figure import Figure
 
-from amity.show import figures
+from amity.show import curves
 from amity.show.panels.base import Picture, panels
 from amity.show.story import Story
 
@@ -25,4 +25,4 @@ class RecallPanel(Picture):
         return f"Of all friends in reach, how many stand in their friends' averages.{friend}"
 
     def figure(self, story: Story) -> Figure | None:
-        return figures.recall_of_friends(story.runs)
+        return curves.recall_of_friends(story.runs)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from matplotlib.figure import Figure
 
-from amity.show import figures
+from amity.show import curves
 from amity.show.panels.base import Picture, panels
 from amity.show.story import Story
 
@@ -24,4 +24,4 @@ class TakenPanel(Picture):
         return "How many neighbours stand in a peer's average."
 
     def figure(self, story: Story) -> Figure | None:
-        return figures.neighbours_taken(story.runs)
+        return curves.neighbours_taken(story.runs)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from matplotlib.figure import Figure
 
-from amity.show import figures
+from amity.show import curves
 from amity.show.panels.base import Picture, panels
 from amity.show.story import Story
 
@@ -27,4 +27,4 @@ class TrafficPanel(Picture):
         )
 
     def figure(self, story: Story) -> Figure | None:
-        return figures.accuracy_by_bytes(story.runs)
+        return curves.accuracy_by_bytes(story.runs)

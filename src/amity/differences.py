@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student
 
 
 @dataclass(frozen=True)
@@ -43,5 +42,14 @@ def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference
     apart = np.array([ours[seed] - theirs[seed] for seed in both])
     if len(both) == 1:
         return Difference(float(apart[0]), None, 1)
-    half = student.ppf(0.975, len(both) - 1) * apart.std(ddof=1) / math.sqrt(len(both))
+    from scipy.special import stdtrit  # Student's t by its probability; late: it is slow to load
+
+    half = stdtrit(len(both) - 1, 0.975) * apart.std(ddof=1) / math.sqrt(len(both))
     return Difference(float(apart.mean()), float(half), len(both))
+
+
+def leads(first: str, scores: Mapping[str, Mapping[int, float]]) -> bool:
+    """Whether one is above each of the others by an interval that excludes 0; scores are by name
+    and seed."""
+    gaps = [paired(scores[first], other) for name, other in scores.items() if name != first]
+    return bool(gaps) and all(gap is not None and gap.sign > 0 for gap in gaps)

@@ -1,0 +1,144 @@
+"""The columns of a table of strategies, as text. A column in which no line has anything is left
+out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from amity.show.summary import Line
+
+NONE = "-"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: what it is called, what it says, and how a line fills it."""
+
+    name: str
+    tip: str
+    cell: Callable[[Line], str]
+    rank: int = 9
+    """Where there is little room, the columns with small ranks are shown."""
+
+
+def _points(value: float | None, half: float | None) -> str:
+    if value is None:
+        return NONE
+    shown = f"{100 * value:+.1f}".replace("-0.0", "+0.0")
+    return shown + ("" if half is None else f" ± {100 * half:.1f}")
+
+
+def _percent(value: float | None) -> str:
+    return NONE if value is None else f"{100 * value:.0f} %"
+
+
+def _tenths(value: float | None) -> str:
+    return NONE if value is None else f"{100 * value:.1f}"
+
+
+def _spread(mean: float, std: float, seeds: int) -> str:
+    return f"{_tenths(mean)} ± {100 * std:.1f}" if seeds > 1 else _tenths(mean)
+
+
+def _of_company(cell: Callable[[Line], str]) -> Callable[[Line], str]:
+    """Who takes nobody is alone: it has no gain over that."""
+    return lambda line: NONE if line.taken == 0 else cell(line)
+
+
+def _epsilon(line: Line) -> str:
+    if line.epsilon is None:
+        return NONE
+    return f"{line.epsilon:.3g}{'*' if line.epsilon_excludes else ''}"
+
+
+FRIENDS = "friends"
+COLUMNS = (
+    Column("strategy", "what was compared", lambda x: x.label, 0),
+    Column(
+        "accuracy",
+        "test accuracy in % in the last round, mean over peers ± std over seeds",
+        lambda x: _spread(x.accuracy, x.accuracy_std, x.seeds),
+        1,
+    ),
+    Column(
+        "vs top",
+        "difference to the highest accuracy among strategies that a real network could run, in"
+        " points, paired by seed ± half of the 95 % interval",
+        lambda x: _points(x.vs_top, x.vs_top_half),
+        2,
+    ),
+    Column(
+        "validation",
+        "accuracy in % on examples that are set aside for choosing",
+        lambda x: _tenths(x.validation),
+        3,
+    ),
+    Column(
+        "balanced",
+        "the accuracy as a mean over the classes that a peer has",
+        lambda x: _tenths(x.balanced),
+        5,
+    ),
+    Column(
+        "best",
+        "the best round's accuracy (selects on the test set, as papers do)",
+        lambda x: _spread(x.best, x.best_std, x.seeds),
+        11,
+    ),
+    Column(
+        "vs local",
+        "gain over training alone, mean over peers, in points ± half of the 95 % interval over"
+        " seeds",
+        _of_company(lambda x: _points(x.gain, x.gain_half)),
+        4,
+    ),
+    Column(
+        "harmed",
+        "share of peers that do worse than alone",
+        _of_company(lambda x: _percent(x.harmed)),
+        6,
+    ),
+    Column(
+        "worst 10%",
+        "mean gain of the tenth of peers that gains least, in points",
+        _of_company(lambda x: _points(x.worst_tenth, None)),
+        9,
+    ),
+    Column("MB", "received by a peer in the whole run", lambda x: f"{x.megabytes:.2f}", 7),
+    Column(
+        "passes",
+        "forward and backward passes of a peer, in thousands of examples",
+        lambda x: f"{x.passes:.1f}",
+        10,
+    ),
+    Column("taken", "neighbours taken, mean over rounds and peers", lambda x: f"{x.taken:.1f}", 8),
+    Column(FRIENDS, "share of true friends among those taken", lambda x: _percent(x.precision), 6),
+    Column(
+        "attackers' weight",
+        "what attackers obtain of an honest peer's row; all else is of honest peers only",
+        lambda x: _percent(x.attackers_weight),
+        3,
+    ),
+    Column(
+        "ε",
+        "the largest of all peers; * training only: facts that it does not cover were asked",
+        _epsilon,
+        3,
+    ),
+)
+
+
+def columns_of(lines: Sequence[Line], friend: str = "") -> list[Column]:
+    """The columns of a table with these lines: those in which there is anything. `friend` says
+    what a friend is in their world."""
+    shown = [c for c in COLUMNS if any(c.cell(line) != NONE for line in lines)]
+    return [
+        replace(c, tip=f"{c.tip}; a friend is {friend}") if friend and c.name == FRIENDS else c
+        for c in shown
+    ]
+
+
+def cells_of(line: Line, columns: Sequence[Column] = COLUMNS) -> list[str]:
+    """A line as text, in the order of the columns."""
+    return [column.cell(line) for column in columns]
