@@ -105,7 +105,9 @@ def test_rows_by_name_get_what_predict_says_of_the_same_table(model: Path, port:
     assert [one["label"] for one in found["predictions"]][:2] == ["ill", "healthy"]
     for one, row in zip(found["predictions"], wanted.probabilities, strict=True):
         assert list(one["probabilities"].values()) == pytest.approx(row.tolist(), abs=1e-6)
-    assert found["notes"] == ["missing values are the (own) median: 'age' 1 of 3 rows"]
+    assert found["notes"] == [
+        "missing values are the median of the training examples: 'age' 1 of 3 rows"
+    ]
 
 
 def test_it_says_that_it_is_well_and_what_it_takes(port: int) -> None:

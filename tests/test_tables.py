@@ -564,7 +564,9 @@ def test_the_check_shows_the_schema_and_every_problem(call: Call) -> None:
     assert code == 0
     assert "seen date 2020-01-" in " ".join(out.split())
     assert "120 examples of 3 classes: benign " in out
-    assert "data: missing values are the (own) median: 'bmi' 7 of 120 rows" in out
+    assert (
+        "data: missing values are the median of the training examples: 'bmi' 7 of 120 rows" in out
+    )
 
 
 def test_the_check_takes_arrays_too(call: Call) -> None:
@@ -582,6 +584,14 @@ def test_a_run_says_what_is_done_to_own_data(call: Call) -> None:
     assert code == 0
     assert "data: 4 columns are 5 inputs, in the order of their names: 2 numbers; one input" in out
     assert "training examples here; data.scale=none leaves them as they are" in out
+
+
+def test_a_list_of_columns_is_no_grid_of_a_sweep(call: Call) -> None:
+    hospital().to_csv("t.csv", index=False)
+    words = " ".join(f"{key}={value}" for key, value in SMALL.items())
+    code, out, err = call(f"sweep data=t.csv {WORDS} {words} train.lr=0.1,0.2 out=s jobs=1")
+    assert code == 0, err
+    assert "(2 tries, by " in out
 
 
 # -- a run goes on with data of the same meaning

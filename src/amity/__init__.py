@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from amity.lab.compare import compare
     from amity.lab.comparison import Comparison
     from amity.lab.export import export
+    from amity.lab.figures import export_figures
     from amity.lab.result import Result
     from amity.lab.run import resume, run
     from amity.lab.swarm import swarm
@@ -105,6 +106,7 @@ RUNNING = {
     "amity.lab.comparison": ("Comparison",),
     "amity.lab.export": ("export",),
     "amity.use.prediction": ("predict",),
+    "amity.lab.figures": ("export_figures",),
     "amity.config": ("Config", "load"),
     "amity.errors": ("AmityError",),
 }
@@ -222,6 +224,7 @@ __all__ = [
     "compare_worlds",
     "datasets",
     "export",
+    "export_figures",
     "load",
     "partitions",
     "predict",

@@ -127,11 +127,17 @@ def sweep(words: Words = None) -> None:
     _finish(result.comparison)
 
 
+LISTS = ("stages", "data.drop", "data.categories", "data.na")
+"""Keys whose values are lists themselves, and no grid."""
+
+
 def _grid(names: Sequence[str], values: Mapping[str, Any]) -> Grid:
     """Keys with several values, and those of one strategy alone."""
     from amity.config import scalar, split_list, strategy_name
 
-    several = {k: v for k, v in values.items() if isinstance(v, str) and "," in v and k != "stages"}
+    several = {
+        k: v for k, v in values.items() if isinstance(v, str) and "," in v and k not in LISTS
+    }
     grid = {k: [scalar(part) for part in split_list(v)] for k, v in several.items()}
     for key, value in values.items():
         if key.partition(".")[0] in {strategy_name(name) for name in names}:
@@ -156,8 +162,8 @@ def _show_best(result: Sweep, names: Sequence[str], grid: Grid) -> None:
 
 
 def report(path: Where) -> None:
-    """Write report.html anew: for a run, a comparison, a peer's folder, or a folder with several
-    peers' folders."""
+    """Write report.html anew: for a run, a comparison, a sweep, a peer's folder, or a folder with
+    several peers' folders."""
     from amity.lab.reports import write_report
 
     with status("drawing the report"):

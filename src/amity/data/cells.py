@@ -81,8 +81,8 @@ class Cells:
         lines, kinds = [], {column.name: column for column in self.schema.columns}
         filled = {n: c for n, c in self.holes.items() if kinds[n].kind != "category"}
         if filled:
-            whose = "agreed" if self.schema.agreed else "own"
-            lines.append(f"missing values are the ({whose}) median: {_counted(filled, len(self))}")
+            median = "agreed median" if self.schema.agreed else "median of the training examples"
+            lines.append(f"missing values are the {median}: {_counted(filled, len(self))}")
         none = {n: c for n, c in self.holes.items() if n not in filled}
         if none:
             lines.append(f"none of the category's values: {_counted(none, len(self))}")

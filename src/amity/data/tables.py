@@ -172,6 +172,9 @@ def _described(schema: Schema, file: str) -> str:
     """`5 columns are 7 inputs, in the order of their names: 3 numbers, sex (f, m), seen (days)`."""
     kinds = {kind: [c for c in schema.columns if c.kind == kind] for kind in _SHOWN}
     parts = [shown(kinds[kind]) for kind, shown in _SHOWN.items() if kinds[kind]]
+    holes = sum(column.missing == "indicator" for column in schema.columns)
+    if holes:
+        parts.append(f"{holes} that say whether a value is missing")
     order = f"as in {file}" if file else "in the order of their names"
     return (
         f"{len(schema.columns)} columns are {len(schema.inputs)} inputs, {order}:"

@@ -27,6 +27,7 @@ from amity.store import (
     read_config,
     read_records,
     same_code,
+    schema_of,
 )
 
 if TYPE_CHECKING:
@@ -123,6 +124,17 @@ class Standing:
             self.shard.peers[name].resume(round + 1, stood.tensors)
             together = self.shard.final_models(self.units[name], round)
         return together[self.units[name].index(name)].cpu()
+
+    def check_data(self, name: PeerId) -> None:
+        """Refuse data that has changed since: the model would be fitted to other numbers than those
+        with which it was trained."""
+        began, now = schema_of(self.states[name]), self.dataset.schema
+        if began is not None and began != now:
+            said = now.difference(began) or "its mean, deviation or median is another"
+            raise RunDirError(
+                f"{self.states[name]}: the data has changed since the last round: {said}; put it"
+                " back to take the model out"
+            )
 
     def privacy(self, name: PeerId) -> str:
         """What is said of ε; empty if nothing is private."""

@@ -76,9 +76,9 @@ class Node:
         torch.set_num_threads(1)
         config = self.workshop.config
         with self._teller, self._directory() as directory:
-            note_command(directory.path)
             if self.workshop.meaning is not None:
                 directory.same_data(self.workshop.meaning)
+            note_command(directory.path)
             if directory.recover(self) >= config.rounds:
                 self._teller.started(config.rounds)
                 return  # all is done, and those who needed it have gone

@@ -12,7 +12,7 @@ NONE = "-"
 
 
 @dataclass(frozen=True)
-class Column:
+class Shown:
     """One column: what it is called, what it says, and how a line fills it."""
 
     name: str
@@ -54,73 +54,73 @@ def _epsilon(line: Line) -> str:
 
 FRIENDS = "friends"
 COLUMNS = (
-    Column("strategy", "what was compared", lambda x: x.label, 0),
-    Column(
+    Shown("strategy", "what was compared", lambda x: x.label, 0),
+    Shown(
         "accuracy",
         "test accuracy in % in the last round, mean over peers ± std over seeds",
         lambda x: _spread(x.accuracy, x.accuracy_std, x.seeds),
         1,
     ),
-    Column(
+    Shown(
         "vs top",
         "difference to the highest accuracy among strategies that a real network could run, in"
         " points, paired by seed ± half of the 95 % interval",
         lambda x: _points(x.vs_top, x.vs_top_half),
         2,
     ),
-    Column(
+    Shown(
         "validation",
         "accuracy in % on examples that are set aside for choosing",
         lambda x: _tenths(x.validation),
         3,
     ),
-    Column(
+    Shown(
         "balanced",
         "the accuracy as a mean over the classes that a peer has",
         lambda x: _tenths(x.balanced),
         5,
     ),
-    Column(
+    Shown(
         "best",
         "the best round's accuracy (selects on the test set, as papers do)",
         lambda x: _spread(x.best, x.best_std, x.seeds),
         11,
     ),
-    Column(
+    Shown(
         "vs local",
         "gain over training alone, mean over peers, in points ± half of the 95 % interval over"
         " seeds",
         _of_company(lambda x: _points(x.gain, x.gain_half)),
         4,
     ),
-    Column(
+    Shown(
         "harmed",
         "share of peers that do worse than alone",
         _of_company(lambda x: _percent(x.harmed)),
         6,
     ),
-    Column(
+    Shown(
         "worst 10%",
         "mean gain of the tenth of peers that gains least, in points",
         _of_company(lambda x: _points(x.worst_tenth, None)),
         9,
     ),
-    Column("MB", "received by a peer in the whole run", lambda x: f"{x.megabytes:.2f}", 7),
-    Column(
+    Shown("MB", "received by a peer in the whole run", lambda x: f"{x.megabytes:.2f}", 7),
+    Shown(
         "passes",
         "forward and backward passes of a peer, in thousands of examples",
         lambda x: f"{x.passes:.1f}",
         10,
     ),
-    Column("taken", "neighbours taken, mean over rounds and peers", lambda x: f"{x.taken:.1f}", 8),
-    Column(FRIENDS, "share of true friends among those taken", lambda x: _percent(x.precision), 6),
-    Column(
+    Shown("taken", "neighbours taken, mean over rounds and peers", lambda x: f"{x.taken:.1f}", 8),
+    Shown(FRIENDS, "share of true friends among those taken", lambda x: _percent(x.precision), 6),
+    Shown(
         "attackers' weight",
         "what attackers obtain of an honest peer's row; all else is of honest peers only",
         lambda x: _percent(x.attackers_weight),
         3,
     ),
-    Column(
+    Shown(
         "ε",
         "the largest of all peers; * training only: facts that it does not cover were asked",
         _epsilon,
@@ -129,7 +129,7 @@ COLUMNS = (
 )
 
 
-def columns_of(lines: Sequence[Line], friend: str = "") -> list[Column]:
+def columns_of(lines: Sequence[Line], friend: str = "") -> list[Shown]:
     """The columns of a table with these lines: those in which there is anything. `friend` says
     what a friend is in their world."""
     shown = [c for c in COLUMNS if any(c.cell(line) != NONE for line in lines)]
@@ -139,6 +139,6 @@ def columns_of(lines: Sequence[Line], friend: str = "") -> list[Column]:
     ]
 
 
-def cells_of(line: Line, columns: Sequence[Column] = COLUMNS) -> list[str]:
+def cells_of(line: Line, columns: Sequence[Shown] = COLUMNS) -> list[str]:
     """A line as text, in the order of the columns."""
     return [column.cell(line) for column in columns]

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.measure import Measurement
 
 from amity.console import blank_table, complain, err_console, out_console, say, status
-from amity.show.columns import Column, cells_of, columns_of
+from amity.show.columns import Shown, cells_of, columns_of
 from amity.show.decisions import last_round_said
 from amity.show.remarks import remarks, remarks_of
 from amity.show.summary import Line
@@ -78,9 +78,7 @@ def _named(label: str, references: Collection[str]) -> str:
     return label + " (reference)" * (label in references)
 
 
-def _widths(
-    columns: Sequence[Column], names: Sequence[str], rows: Sequence[list[str]]
-) -> list[int]:
+def _widths(columns: Sequence[Shown], names: Sequence[str], rows: Sequence[list[str]]) -> list[int]:
     """What each column takes, with its space to the next; a long name takes a part of its own."""
     first = min(max(map(len, names)), NAME)
     cells = [[column.name, *(row[at] for row in rows)] for at, column in enumerate(columns)]

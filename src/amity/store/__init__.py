@@ -1,8 +1,8 @@
 """A run is a directory.
 
     config.toml                  the resolved config
-    extended.jsonl               if it was extended: before which round, and to what
     schema.json                  of one's own data: what inputs and classes mean
+    extended.jsonl               if it was extended: before which round, and to what
     metrics.jsonl                one line per round and peer
     edges.jsonl                  one line per round and peer: who took how much from whom
     rounds.jsonl                 one line per round: the whole network
