@@ -425,7 +425,8 @@ def test_a_peer_that_ends_itself_has_failed_and_one_that_was_told_to_end_has_not
             raise SystemExit({"peer-03": 4, "peer-04": "no place"}[name])
         paced(gates=out)(name)
 
-    swarm = Swarm(out, settings, Net(gather=4, deadline=12, patience=8), enter=enter)
+    net = Net(gather=4, deadline=12, patience=8, least=0)
+    swarm = Swarm(out, settings, net, enter=enter)
     swarm.lay_out()
     for name, section, entry in (("peer-01", "strategy", "Leaves"), ("peer-02", "method", "Quits")):
         path = swarm.folder(name) / "peer.toml"

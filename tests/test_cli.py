@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from amity.cli.swarm import _crowd
+from amity.config import load
 from amity.learn.models import models
 from amity.methods import methods
 from amity.store import RunDir
@@ -136,6 +138,12 @@ def test_list_shows_every_entry_with_its_options(call: Call) -> None:
         ("sweep train.lr=0.1,0.1", "sweep: train.lr: expected different values, got 0.1, 0.1"),
         ("sweep seed=1,2", "sweep: seed is not a key of the grid; use seeds="),
         ("sweep train.lr=0.1,0.2 seeds=", "seeds: expected different seeds, got []"),
+        ("sweep rounds=1", "sweep: there is no grid; give a key several values, as in train.lr="),
+        ("sweep strategies=local,gossip gossip.k=3", "sweep: there is no grid"),
+        ("sweep train.lr=0.1", "sweep: there is no grid"),
+        ("swarm --peers 3 peers=4", "peers: --peers 3, but peers=4; leave one of them out"),
+        ("swarm peers=1", "peers: a swarm has 2 to 256 peers, a process each, got 1;"),
+        ("swarm --peers 300", "peers: a swarm has 2 to 256 peers, a process each, got 300;"),
         ("run topology.trace=nosuch", "nosuch: cannot be read"),
         ("run peers=99999999999999999999", "peers: should be less than or equal to 1000000"),
         ("run model.hidden=10000000000", "mlp: hidden should be less than or equal to 65536"),
@@ -144,7 +152,16 @@ def test_list_shows_every_entry_with_its_options(call: Call) -> None:
             "pathological: 3 samples cannot hold 4 classes; use partition.samples>=4",
         ),
         ("frobnicate", "No such command 'frobnicate'. (amity --help)"),
-        ("run --peers=4", "No such option: --peers (amity --help)"),
+        ("run --peers=4", "no such option --peers; keys have no dashes: peers=4"),
+        ("run --peers 4 rounds=1", "no such option --peers; keys have no dashes: peers=4"),
+        ("run --lr 0.1", "no such option --lr; keys have no dashes: train.lr=0.1"),
+        ("run --train-lr 0.1", "no such option --train-lr; keys have no dashes: train.lr=0.1"),
+        ("compare --seeds 0,1", "no such option --seeds; keys have no dashes: seeds=0,1"),
+        ("run --rounds", "no such option --rounds; keys have no dashes: rounds=..."),
+        ("run --frobnicate", "No such option: --frobnicate (amity --help)"),
+        ("run log=tensorboard", "unknown key 'log'; did you mean sinks=tensorboard?"),
+        ("run tau=0.8", "unknown key 'tau'; did you mean strategy.tau=0.8?"),
+        ("run data=afile", "or a file that ends in .csv"),
         ("predict m", "Missing argument"),
     ],
 )
@@ -165,6 +182,18 @@ def test_misuse_is_one_line_exit_2_and_leaves_nothing_behind(
     assert {
         p: p.stat().st_mtime_ns for p in Path().rglob("*") if "__pycache__" not in p.parts
     } == before
+
+
+@pytest.mark.parametrize(
+    ("option", "word", "file", "count"),
+    [(3, 3, 5, 3), (3, None, 5, 3), (None, 4, 5, 4), (None, None, 5, 5), (None, None, None, 8)],
+)
+def test_a_swarm_has_as_many_peers_as_is_said_last(
+    option: int | None, word: int | None, file: int | None, count: int
+) -> None:
+    Path("c.toml").write_text("rounds = 1\n" + ("" if file is None else f"peers = {file}\n"))
+    values = {} if word is None else {"peers": word}
+    assert load("c.toml", values | _crowd(option, values, Path("c.toml"))).peers == count
 
 
 def program(*words: str, **kwargs: object) -> subprocess.CompletedProcess[str]:

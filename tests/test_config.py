@@ -13,7 +13,7 @@ import pytest
 from amity.choosing import Cardless
 from amity.config import load, parse, scalar
 from amity.core import Decision, Plan, Row, View
-from amity.errors import ConfigError
+from amity.errors import ConfigError, StrategyError
 from amity.methods import methods
 from amity.peer.proxies import proxies
 from amity.registry import Registry
@@ -22,6 +22,7 @@ from amity.strategies import strategies
 from amity.strategies.afind import Afind
 from amity.strategies.friends import Friends
 from amity.strategies.gossip import Gossip
+from tests.conftest import simulate, tiny
 
 
 def test_the_line_of_the_documentation_is_understood() -> None:
@@ -111,30 +112,50 @@ def test_replace_changes_presets_cleanly() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "remedy"),
+    ("short", "long"),
     [
-        ("strategy=friends:k=3", "write strategy=friends strategy.k=3"),
-        ("strategy.name=afind+:paper", "write strategy=afind+ strategy.preset=paper"),
+        ("strategy=friends:k=3", "strategy=friends strategy.k=3"),
+        ("strategy=afind+:paper:tau=0.8", "strategy=afind+ strategy.preset=paper strategy.tau=0.8"),
+        ("strategy.name=afind+:paper", "strategy=afind+ strategy.preset=paper"),
+        ("method=ditto:lam=2", "method=ditto method.lam=2"),
+        ("model=mlp:hidden=9:layers=2", "model=mlp model.hidden=9 model.layers=2"),
+        ("model=mlp:head=last", "model=mlp model.head=last"),
+        ("data=synthetic:classes=3", "data=synthetic data.classes=3"),
+        ("data=t.csv:label=y:drop=id", "data=table data.path=t.csv data.label=y data.drop=id"),
+        ("data=here:size=8", "data=images data.path=here data.size=8"),
+        ("partition=dirichlet:alpha=0.1", "partition=dirichlet partition.alpha=0.1"),
+        ("shift=rotate:groups=3", "shift=rotate shift.groups=3"),
+        ("shift=rotate:sizes=14+6", "shift=rotate shift.sizes=14,6"),
+        ("topology=regular:k=4:online=0.5", "topology=regular topology.k=4 topology.online=0.5"),
+        ("attack=noise:fraction=0.3", "attack=noise attack.fraction=0.3"),
+        ("privacy=proxy:sigma=0.5", "privacy=proxy privacy.sigma=0.5"),
+        ("mixer=trimmed:share=0.2", "mixer=trimmed mixer.share=0.2"),
+        ("engine=local:workers=2", "engine=local engine.workers=2"),
+        ("stages=krum:keep=2,fomo", "stages=krum,fomo stages.krum.keep=2"),
         (
-            "strategy=friends:proxy=grad",
-            "write strategy=friends strategy.OPTION=VALUE; friends: proxy should show two halves,"
-            " as twins and twins_body do, got grad",
+            "strategy=gossip:k=3/krum:keep=2@ditto:lam=2",
+            "strategy=gossip strategy.k=3 stages=krum stages.krum.keep=2 method=ditto method.lam=2",
         ),
-        (
-            "strategy=friends:q=3",
-            "write strategy=friends strategy.OPTION=VALUE; friends: unknown option 'q'; known: k,"
-            " proxy, sketch",
-        ),
-        ("data=digits:n=3", "write data=digits data.OPTION=VALUE; digits: unknown option 'n'"),
-        ("shift=rotate:groups=3", "write shift=rotate shift.groups=3"),
     ],
 )
-def test_options_of_an_entry_are_keys_of_their_own(word: str, remedy: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load(None, [word])
-    key, _, given = word.partition("=")
+def test_an_entry_is_named_with_its_options_everywhere(short: str, long: str) -> None:
+    Path("here").mkdir()
+    config = load(None, long.split())
+    assert load(None, short.split()) == config
+    key, _, value = short.partition("=")
     section = key.partition(".")[0]
-    assert str(caught.value).startswith(f"{section}: got {given!r}; {remedy}")
+    Path("c.toml").write_text(f'{section} = "{value}"\n')
+    assert load("c.toml") == config
+    assert load(None, {section: value}) == config
+    if section != "data":  # other data suits other models
+        assert load().replace(**{section: value}) == config
+
+
+def test_a_name_with_an_at_sign_in_its_path_is_a_path() -> None:
+    Path("me@home").mkdir()
+    Path("me@home/mine.py").write_text("from amity.strategies.gossip import Gossip\n")
+    config = load(None, ["strategy=me@home/mine.py:Gossip:k=3@ditto"])
+    assert (config.strategy.instance, config.method.name) == (Gossip(k=3), "ditto")
 
 
 def test_a_module_may_have_the_name_of_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +199,44 @@ def test_a_module_may_have_the_name_of_an_entry(monkeypatch: pytest.MonkeyPatch)
             "peers: should be a valid integer, unable to parse string as an integer, got 'many'",
         ),
         ("rounds=-3", "rounds: should be greater than or equal to 1, got -3"),
-        ("per=3", "unknown key 'per'; did you mean 'peers'?"),
+        ("per=3", "unknown key 'per'; did you mean peers=3?"),
+        ("peer=3", "unknown key 'peer'; did you mean peers=3?"),
+        ("clients=3", "unknown key 'clients'; did you mean peers=3?"),
+        ("lr=0.1", "unknown key 'lr'; did you mean train.lr=0.1?"),
+        ("train_lr=0.1", "unknown key 'train_lr'; did you mean train.lr=0.1?"),
+        ("epoch=2", "unknown key 'epoch'; did you mean train.epochs=2?"),
+        (
+            "tau=0.8",
+            "unknown key 'tau'; did you mean strategy.tau=0.8? (an option of afind, afind+, dac)",
+        ),
+        ("strategy=afind+ tau=0.8", "unknown key 'tau'; did you mean strategy.tau=0.8?"),
+        ("alpha=1", "unknown key 'alpha'; did you mean partition.alpha=1? (an option of dirichlet"),
+        ("log=tensorboard", "unknown key 'log'; did you mean sinks=tensorboard?"),
+        ("dataset=digits", "unknown key 'dataset'; did you mean data=digits?"),
+        ("net.deadline=3", "unknown key 'net'; net.* is for `amity swarm` and `amity peer`"),
+        ("seeds=0,1", "unknown key 'seeds'; several seeds are for `amity compare`"),
+        ("colour=red", "unknown key 'colour'; known: attack, "),
+        ("data=afile", "unknown dataset 'afile'; known: arrays, cifar10, "),
+        ("strategy=friends:proxy=grad", "friends: proxy should show two halves, as twins and"),
+        ("strategy=friends:q=3", "friends: unknown option 'q'; known: k, proxy, sketch"),
+        (
+            "strategy.tau=0.8",
+            "friends: unknown option 'tau', which belongs to afind, afind+, dac; friends has k,",
+        ),
+        ("data=digits:n=3", "digits: unknown option 'n'"),
+        ("topology=ring:k=2", "ring: unknown option 'k', which belongs to regular, small_world;"),
+        ("strategy=gossip:k=3 strategy.k=4", "strategy.k: is given twice, 3 and 4; leave one out"),
+        (
+            "strategy=gossip strategy.name=pens",
+            "strategy.name: is given twice, 'gossip' and 'pens'; leave one out",
+        ),
+        ("strategy=gossip:k=3:k=4", "strategy: 'gossip:k=3:k=4' gives k twice"),
+        ("strategy=gossip@dito", "unknown method 'dito'; did you mean 'ditto'?"),
+        (
+            "strategy=gossip/krum stages=fomo",
+            "stages: is given twice, in strategy=gossip/krum and by itself; leave one out",
+        ),
+        ("shift=rotate:groups=3:sizes=1+1", "shift: groups=3, but sizes=1,1 makes 2; leave one"),
         ("train.lr=0", "train: lr should be greater than 0, got 0"),
         ("train.lrr=1", "train: unknown option 'lrr'; did you mean 'lr'?"),
         ("topology.online=2", "topology: online should be less than or equal to 1, got 2"),
@@ -220,7 +278,7 @@ def test_a_module_may_have_the_name_of_an_entry(monkeypatch: pytest.MonkeyPatch)
         ("stages=simgate:proxy=grat", "simgate: proxy should be body_drift, delta, feature_mean,"),
         (
             "strategy=amity.core:Ask2",
-            "strategy 'amity.core:Ask2': amity.core has no dataclass 'Ask2'",
+            "strategy 'amity.core:Ask2': core.py has no class 'Ask2'; did you mean 'Ask'?",
         ),
         ("device=abacus", "device: 'abacus' is not available on this machine; use device=cpu"),
     ],
@@ -258,6 +316,73 @@ def test_who_wants_examples_held_out_says_so_itself() -> None:
     said = load(None, {"strategy": Careful, "partition.validation": 0.5})
     assert said.partition.instance.validation == 0.5
     assert load(None, []).partition.instance.validation == 0.0
+
+
+OWN = {
+    "Bare": (
+        "class Bare(amity.Cardless):\n"
+        "    def decide(self, view, row):\n"
+        "        yield from ()\n"
+        "        return amity.Decision({view.me: 1.0})\n",
+        "Bare is a class without @dataclass; put @dataclass(frozen=True) above it",
+    ),
+    "Heir": (
+        "class Heir(Gossip):\n    extra: int = 3\n",
+        "Heir, which has the field 'extra', is a class without @dataclass; put",
+    ),
+    "Silent": (
+        "@dataclass(frozen=True)\n"
+        "class Silent(amity.Cardless):\n"
+        "    def decide(self, view, row):\n"
+        "        return amity.Decision({view.me: 1.0})\n",
+        "Silent.decide has no yield, so it is no generator; if it asks nothing, write `yield from",
+    ),
+    "thing": ("thing = 3\n", "thing is no class, but int"),
+    "Nearset": ("Nearest = Gossip\n", "mine.py has no class 'Nearset'; did you mean 'Nearest'?"),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("key", ["strategy", "stages"])
+def test_what_was_forgotten_in_a_class_of_ones_own_is_named(name: str, key: str) -> None:
+    code, message = OWN[name]
+    head = (
+        "from dataclasses import dataclass\n\nimport amity\n"
+        "from amity.strategies.gossip import Gossip\n\n"
+    )
+    Path("mine.py").write_text(head + code)
+    with pytest.raises(ConfigError) as caught:
+        load(None, [f"{key}=mine.py:{name}"])
+    assert message in str(caught.value)
+    space: dict[str, Any] = {"__name__": "notebook"}
+    exec(head + code, space)
+    if name in ("Bare", "Heir", "Silent"):
+        with pytest.raises(ConfigError) as caught:
+            load(None, {key: space[name]})
+        assert message in str(caught.value)
+
+
+def test_who_hands_on_anothers_plan_needs_no_yield_and_a_plan_that_is_none_is_named() -> None:
+    @dataclass(frozen=True)
+    class HandsOn(Cardless):
+        def decide(self, view: View, row: Row) -> Plan:
+            return Gossip().decide(view, row)
+
+    @dataclass(frozen=True)
+    class Hidden(Cardless):
+        def decide(self, view: View, row: Row) -> Plan:
+            return made(view)
+
+    def made(view: View) -> Any:
+        return Decision({view.me: 1.0})
+
+    with simulate(tiny(strategy=HandsOn, rounds=1)) as simulation:
+        simulation.round()
+    with (
+        simulate(tiny(strategy=Hidden, rounds=1)) as simulation,
+        pytest.raises(StrategyError, match=r"strategy Hidden, peer-00, round 0: TypeError: decide"),
+    ):
+        simulation.round()
 
 
 def test_no_strategy_stage_method_or_proxy_is_known_by_name(repository: Path) -> None:

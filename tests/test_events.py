@@ -484,7 +484,7 @@ def test_a_swarm_peer_that_cannot_start_is_told_with_its_last_words(tmp_path: Pa
 
 
 def test_a_real_peer_tells_its_sinks_what_happens_between_peers(tmp_path: Path) -> None:
-    net = Net(gather=0.2, deadline=1, patience=1)
+    net = Net(gather=0.2, deadline=1, patience=1, least=0)
     swarm = Swarm(tmp_path / "s", tiny(peers=2, rounds=2), net)
     swarm.lay_out()
     folder = swarm.folder("peer-00")

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 
-from amity.errors import ConfigError, NetworkError, StrategyError
+from amity.errors import ConfigError, Failure, NetworkError, StrategyError
 from amity.lab.run import run
 from amity.net.link.base import AskFailed, Link, Transport
 from amity.net.moment import Moment, frozen
@@ -50,7 +51,15 @@ def play(out: Path, touch: Touch, net: Net = QUICK, **layers: Any) -> Swarm:
 
 def lives(swarm: Swarm, transport: Transport | None = None) -> dict[str, BaseException | None]:
     """All peers of a swarm in threads of this process, to their end: what each of them raised."""
-    nodes = {n: Node(read_setup(swarm.folder(n)), transport=transport) for n in swarm.names}
+    return together(made(swarm, transport))
+
+
+def made(swarm: Swarm, transport: Transport | None = None) -> dict[str, Node]:
+    return {n: Node(read_setup(swarm.folder(n)), transport=transport) for n in swarm.names}
+
+
+def together(nodes: Mapping[str, Node]) -> dict[str, BaseException | None]:
+    """Peers in threads of this process, to their end: what each of them raised."""
     ended: dict[str, BaseException | None] = {}
 
     def live(name: str) -> None:
@@ -198,24 +207,25 @@ def test_old_messages_are_known_again_whoever_sends_them(tmp_path: Path) -> None
     )
 
 
-def test_members_with_another_model_are_refused_by_their_schema(tmp_path: Path) -> None:
-    hub, net = Hub(), Net(gather=2, deadline=1, patience=1)
+@pytest.mark.parametrize(("least", "rounds"), [(1, 0), (0, 2)])
+def test_members_with_another_model_are_refused_and_say_in_what_they_differ(
+    tmp_path: Path, least: int, rounds: int
+) -> None:
+    hub, net = Hub(), Net(gather=2, deadline=1, patience=1, least=least)
     swarm = Swarm(
         tmp_path / "net", tiny(peers=2, rounds=2, strategy={"name": "gossip", "k": 1}), net
     )
     swarm.lay_out()
     path = swarm.folder("peer-01") / "peer.toml"
     path.write_text(path.read_text().replace("hidden = 12", "hidden = 13"))
-    nodes = [Node(read_setup(swarm.folder(name)), transport=hub) for name in swarm.names]
-    threads = [threading.Thread(target=node.run) for node in nodes]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert [node.next_round for node in nodes] == [2, 2]
+    ended = lives(swarm, hub)
     for name, other in (("peer-00", "peer-01"), ("peer-01", "peer-00")):
-        assert row(swarm, name) == {name: 1.0}
-        assert log(swarm, name, "refused")[other, "wrong schema"] >= 1
+        assert isinstance(ended[name], Failure)
+        assert f"all other members differ from this peer: {other}: parameter" in str(ended[name])
+        assert log(swarm, name, "differs") == {(other, "now"): 1}, "said once"
+        assert not rounds or log(swarm, name, "refused")[other, "wrong schema"] >= 1
+        rows = read_lines(swarm.folder(name) / "state" / "edges.jsonl")
+        assert [r["row"] for r in rows] == [{name: 1.0}] * rounds, "nobody took from the other"
 
 
 TUPLES = """

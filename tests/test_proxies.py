@@ -344,7 +344,7 @@ def test_a_visit_brings_directions_along() -> None:
     schema = WireSchema(size=3, masked=False, sketch=8, probe=8, digest="5c" * 32, bits=16)
     sketch, theta = directions_of(torch.linspace(-1, 1, 8), 2), torch.tensor([1.0, 2.0, 3.0])
     body = encode_share(Share(theta), "fp32", rng(0), sketch)
-    manifest = Manifest.model_construct(kind="visit", format="fp32")
+    manifest = Manifest.model_construct(kind="visit", format="fp32", round=0)
     share, arrived = decode_share(manifest, body, schema)
     assert torch.equal(share.theta, theta)
     assert arrived is not None
@@ -453,7 +453,7 @@ def test_a_visit_brings_signs_along() -> None:
     sketch = signs_of(torch.linspace(-1, 1, 9), rng(3))
     theta = torch.tensor([1.0, 2.0, 3.0])
     body = encode_share(Share(theta), "fp32", rng(0), sketch)
-    manifest = Manifest.model_construct(kind="visit", format="fp32")
+    manifest = Manifest.model_construct(kind="visit", format="fp32", round=0)
     share, arrived = decode_share(manifest, body, schema)
     assert torch.equal(share.theta, theta)
     assert arrived is not None

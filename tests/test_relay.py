@@ -194,7 +194,7 @@ def test_a_relay_may_go_and_come_back_those_who_do_not_need_it_go_on(tmp_path: P
 def test_a_relay_that_is_not_on_the_roster_hears_nothing_and_passes_nothing(
     tmp_path: Path, call: Call
 ) -> None:
-    swarm = relayed(tmp_path / "swarm", HASTY, rounds=2)
+    swarm = relayed(tmp_path / "swarm", replace(HASTY, least=0), rounds=2)
     real = swarm.roster.relay
     assert real is not None
     rogue = relay_folder(swarm, "rogue", int(real.address.rpartition(":")[2]))

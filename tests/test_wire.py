@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amity._version import __version__
 from amity.core import Card, Share
 from amity.facts import Losses, Offer, Similarity
 from amity.net import wire
@@ -35,6 +36,7 @@ from amity.net.wire import (
     LARGEST_MANIFEST,
     LARGEST_SKETCH,
     MAGIC,
+    PROTOCOL,
     SKEW_MS,
     CardData,
     Expected,
@@ -44,6 +46,7 @@ from amity.net.wire import (
     Refused,
     ShareData,
     Stamp,
+    Terms,
     VisitData,
     WireSchema,
     check_body,
@@ -765,12 +768,28 @@ def test_losses_that_are_no_numbers_are_malformed(text: str) -> None:
     assert refusal(receive, sign(manifest.encode()), expect("answer")).reason == "malformed"
 
 
+@pytest.mark.parametrize(
+    ("spoken", "older", "newer"), [(PROTOCOL - 1, "there", "here"), (PROTOCOL + 1, "here", "there")]
+)
+def test_terms_of_another_protocol_say_both_versions_and_nothing_else_of_them_is_read(
+    spoken: int, older: str, newer: str
+) -> None:
+    text = json.dumps({"protocol": spoken, "version": "9.9.9", "whatever": [1, 2]}).encode()
+    refused = refusal(Terms.decode, text)
+    assert refused.reason == "other protocol"
+    assert f"Amity {__version__} speaks protocol {PROTOCOL} here" in str(refused)
+    assert f"Amity '9.9.9' protocol {spoken} there" in str(refused)
+    assert f"upgrade the one {older} to that {newer}" in str(refused)
+
+
 def test_every_word_of_refusal_is_shown_by_a_test_above() -> None:
     files = Path(wire.__file__).parent.glob("*.py")
     source = "".join(path.read_text(encoding="utf-8") for path in files)
     words = set(re.findall(r'Refused\(\s*"([^"]+)"', source))
     shown = (
-        {reason for reason, _ in HEADS} | {one[0] for one in BODIES} | {"wrong sender", "replay"}
+        {reason for reason, _ in HEADS}
+        | {one[0] for one in BODIES}
+        | {"wrong sender", "replay", "other protocol"}
     )
     assert words == shown
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         START,
         Answers,
         Ask,
+        Band,
         Card,
         Context,
         Decision,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         State,
         Stats,
         Strategy,
+        Traffic,
         Training,
         View,
         chain,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from amity.data import Dataset, datasets, partitions, shifts
     from amity.errors import AmityError
     from amity.events import (
+        Diverged,
         Event,
         PeerEvent,
         Progress,
@@ -79,6 +82,7 @@ if TYPE_CHECKING:
     from amity.lab.compare import compare
     from amity.lab.comparison import Comparison
     from amity.lab.export import export
+    from amity.lab.figures import export_figures
     from amity.lab.result import Result
     from amity.lab.run import resume, run
     from amity.lab.swarm import swarm
@@ -102,6 +106,7 @@ RUNNING = {
     "amity.lab.comparison": ("Comparison",),
     "amity.lab.export": ("export",),
     "amity.use.prediction": ("predict",),
+    "amity.lab.figures": ("export_figures",),
     "amity.config": ("Config", "load"),
     "amity.errors": ("AmityError",),
 }
@@ -110,7 +115,7 @@ RUNNING = {
 STRATEGY_KIT = {
     "amity.core": (
         *("Ask", "Answers", "Card", "Decision", "PeerId", "Plan", "Reference", "Row", "START"),
-        *("Explains", "Strategy", "View", "chain", "spread", "taken_from"),
+        *("Explains", "Strategy", "View", "chain", "spread", "taken_from", "Traffic", "Band"),
     ),
     "amity.facts": (
         *("Cosine", "Degree", "Distance", "Distances", "Fact", "Groups", "Labels", "Likeness"),
@@ -137,7 +142,7 @@ DATA = {"amity.data": ("Dataset", "datasets", "partitions", "shifts")}
 WATCHING = {
     "amity.events": (
         *("Event", "PeerEvent", "Progress", "RoundDone", "RunDone", "RunFailed", "RunQueued"),
-        *("RunStarted", "Sink"),
+        *("RunStarted", "Diverged", "Sink"),
     ),
     "amity.records": ("PeerRecord", "Report", "RoundRecord"),
 }
@@ -153,6 +158,7 @@ __all__ = [
     "AmityError",
     "Answers",
     "Ask",
+    "Band",
     "Card",
     "CardSpec",
     "Cardless",
@@ -165,6 +171,7 @@ __all__ = [
     "Degree",
     "Distance",
     "Distances",
+    "Diverged",
     "Event",
     "Explains",
     "Fact",
@@ -206,6 +213,7 @@ __all__ = [
     "Stats",
     "Strategy",
     "Sweep",
+    "Traffic",
     "Training",
     "View",
     "Visit",
@@ -216,6 +224,7 @@ __all__ = [
     "compare_worlds",
     "datasets",
     "export",
+    "export_figures",
     "load",
     "partitions",
     "predict",

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from amity.core import Answers, PeerId, View
+from amity.core import Answers, Band, PeerId, Traffic, View
 from amity.peer.proxy import CardSpec
 
 
@@ -17,9 +17,9 @@ class Cardless:
     def card(self) -> CardSpec | None:
         return None
 
-    def pulls(self, neighbours: int) -> float:
+    def pulls(self, neighbours: int) -> float | Traffic:
         """At most everyone's model."""
-        return neighbours
+        return Traffic(Band(0, neighbours))
 
 
 def sample(peers: tuple[PeerId, ...], count: int, rng: np.random.Generator) -> tuple[PeerId, ...]:

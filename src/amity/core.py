@@ -34,6 +34,7 @@ from typing import (
 import numpy as np
 
 from amity.lazy import torch
+from amity.registry.shape import no_yield
 from amity.rng import rng
 
 if TYPE_CHECKING:
@@ -156,9 +157,30 @@ class Strategy(Protocol):
         """Turn the row of the stage before into a new one. The first stage gets a row with only
         me."""
 
-    def pulls(self, neighbours: int) -> float:
-        """How many models a peer with this many neighbours expects to pull per round: for estimates
-        only."""
+    def pulls(self, neighbours: int) -> float | Traffic:
+        """How many models a peer with this many neighbours pulls per round, mean over the run: for
+        estimates only. A `Traffic` where that depends on what it finds."""
+
+
+class Band(NamedTuple):
+    """From so many to so many."""
+
+    least: float
+    most: float
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What a peer receives in a round, mean over the run, as far as that is known beforehand."""
+
+    models: Band
+    cards: Band | None = None
+    """None: the cards of all neighbours, if the strategy has any."""
+
+    @classmethod
+    def of(cls, pulls: float | Traffic) -> Traffic:
+        """What a strategy says, in one form."""
+        return pulls if isinstance(pulls, Traffic) else cls(Band(pulls, pulls))
 
 
 @runtime_checkable
@@ -295,6 +317,8 @@ class Method(Protocol):
 
 def advance(plan: Plan, answers: Answers | None = None) -> Ask | Decision:
     """Send a plan its answers (None at the start). Returns its next ask or its decision."""
+    if not isinstance(plan, Generator):
+        raise TypeError(no_yield("decide"))
     try:
         return next(plan) if answers is None else plan.send(answers)
     except StopIteration as stop:
@@ -327,8 +351,11 @@ class Chain:
     def card(self) -> CardSpec | None:
         return next((stage.card for stage in self.stages if stage.card is not None), None)
 
-    def pulls(self, neighbours: int) -> float:
-        return max(stage.pulls(neighbours) for stage in self.stages)
+    def pulls(self, neighbours: int) -> Traffic:
+        """A stage looks at the cards of those in the row, the first of all at whom it likes."""
+        parts = [Traffic.of(stage.pulls(neighbours)) for stage in self.stages]
+        models = Band(max(p.models.least for p in parts), max(p.models.most for p in parts))
+        return Traffic(models, models if self.stages[0].card is None else parts[0].cards)
 
     def decide(self, view: View, row: Row) -> Plan:
         memory: dict[str, Any] = {}
@@ -364,6 +391,12 @@ def follow(head: Row, before: Row, after: Row) -> Row:
     of it as of the row. If nobody is left, the head goes with the rest."""
     kept = {j: w * after.get(j, 0.0) / before[j] for j, w in head.items() if j in before}
     return spread(kept) or after
+
+
+def in_force(first: R, later: Sequence[tuple[int, R]], round: int) -> R:
+    """What holds in a round: the first, until something later does. `later` says from which round
+    on, in order."""
+    return next((value for start, value in reversed(later) if start <= round), first)
 
 
 def taken_from(row: Row, me: PeerId) -> dict[PeerId, float]:

@@ -112,9 +112,18 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     "unknown strategy 'afnd'; did you mean 'afind'?"
     """
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    remedy = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"
+    close = near(name, known)
+    remedy = f"did you mean {close!r}?" if close else f"known: {', '.join(known) or 'none'}"
     return f"unknown {kind} {name!r}; {remedy}"
+
+
+def near(name: str, known: Iterable[str], least: float = 0.65) -> str:
+    """The name that is most like another; empty if none is so like it (by `least`) that it may have
+    been meant."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=least)
+    longer = [one for one in known if len(name) > 2 and one.startswith(name)]
+    return next(iter([*close, *longer]), "")
 
 
 @contextmanager

@@ -88,7 +88,37 @@ class RoundDone(Event):
     report: Report
 
 
-What = Literal["joined", "left", "late", "missing", "refused", "silent", "error"]
+@dataclass(frozen=True, kw_only=True)
+class Diverged(Event):
+    """For the first time in this run (or since it was continued) a loss is no number."""
+
+    peer: str
+    """Whose; of several the first by name."""
+    peers: int
+    """How many honest peers it is in this round."""
+    round: int
+    lr: float
+
+    def __str__(self) -> str:
+        more = f" and {self.peers - 1} more" if self.peers > 1 else ""
+        return (
+            f"training has diverged: in round {self.round + 1} the loss of {self.peer}{more} is no"
+            f" number; lower train.lr ({self.lr:g}) or set train.clip=1"
+        )
+
+
+What = Literal[
+    "joined",
+    "left",
+    "late",
+    "missing",
+    "refused",
+    "silent",
+    "error",
+    "differs",
+    "waits",
+    "goes on",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +181,7 @@ class Teller:
         self.cell = cell
         self._tell, self._config = tell, config
         self._rounds, self._reference = rounds, reference
+        self._diverged = False
         self._next: int | None = None
         """The round that comes next; None before the start."""
 
@@ -194,6 +225,14 @@ class Teller:
         """A round is done, and on the disk."""
         self._next = report.round + 1
         self._tell(RoundDone(cell=self.cell, report=report))
+        if report.network.diverged and not self._diverged:
+            self._diverged = True
+            self._tell(self._first_diverged(report, report.network.diverged))
+
+    def _first_diverged(self, report: Report, peers: int) -> Diverged:
+        lost = (r.peer for r in report.peers.values() if r.diverged and not r.attacker)
+        lr = float(self._config["train"]["lr"])
+        return Diverged(cell=self.cell, peer=min(lost), peers=peers, round=report.round, lr=lr)
 
     def happened(
         self, peer: str, what: What, about: str, why: str, more: Mapping[str, Any]

@@ -82,6 +82,9 @@ class Scores:
     accuracy_validation: float | None = _told(
         "fraction", "accuracy of the method's own model on the validation examples"
     )
+    accuracy_alone: float | None = _told(
+        "fraction", "test accuracy of a shadow that learns from nobody (`eval.shadow`)"
+    )
     accuracy_start: float | None = _told(
         "fraction", "test accuracy of the untrained model; only in the first round"
     )
@@ -113,6 +116,9 @@ class PeerRecord(Scores, Books, Record):
     taken: int = _told("peers", "neighbours with a weight in the row", default=0)
     self_weight: float = _told("fraction", "weight of the peer's own model in its row", default=0.0)
     train_loss: float = _told("nats", "mean loss of the last epoch of training", default=math.nan)
+    diverged: bool | None = _told(
+        "true", "its loss is no number in this round: training has diverged; else missing"
+    )
     attacker: bool | None = _told(
         "true or false", "whether the peer attacks; only in runs with attackers"
     )
@@ -159,6 +165,9 @@ class RoundRecord(Record):
     coreset_error: float | None = _told("1", "mean ‖∇F_i − ∇F_j‖² over those taken")
     all_error: float | None = _told("1", "the same over all in reach")
     consensus: float | None = _told("1", "mean squared distance of models from their mean")
+    diverged: int | None = _told(
+        "peers", "honest peers whose loss is no number in this round; missing: none"
+    )
     attackers_weight: float | None = _told(
         "fraction", "share of a row that attackers obtain, mean over honest peers"
     )

@@ -50,6 +50,7 @@ class Regular:
     """A random graph in which everyone has `k` neighbours."""
 
     k: Annotated[int, Field(ge=1)] = 10
+    """Neighbours of everyone; less than the number of peers, and times the peers even."""
 
     def draw(self, names: tuple[PeerId, ...], rng: np.random.Generator) -> nx.Graph[int]:
         peers = len(names)
@@ -93,6 +94,7 @@ class Erdos:
     """Erdős–Rényi: each pair is connected with probability `p`; peers may end up alone."""
 
     p: Probability = 0.5
+    """Probability that two peers are connected."""
 
     def draw(self, names: tuple[PeerId, ...], rng: np.random.Generator) -> nx.Graph[int]:
         return nx.gnp_random_graph(len(names), self.p, seed=_seed(rng))
@@ -104,7 +106,9 @@ class SmallWorld:
     """Watts–Strogatz: a ring of `k` nearest neighbours, each edge rewired with probability `p`."""
 
     k: Annotated[int, Field(ge=2)] = 4
+    """Nearest neighbours in the ring; less than the number of peers."""
     p: Probability = 0.1
+    """Probability that an edge is rewired."""
 
     def draw(self, names: tuple[PeerId, ...], rng: np.random.Generator) -> nx.Graph[int]:
         if self.k >= len(names):
@@ -133,6 +137,7 @@ class EdgeFile:
     """An edge list: two names of peers a line, by white space or comma; # starts a comment."""
 
     path: str
+    """The file: two names of peers a line."""
 
     def draw(self, names: tuple[PeerId, ...], rng: np.random.Generator) -> nx.Graph[int]:
         where = {name: i for i, name in enumerate(names)}

@@ -32,6 +32,7 @@ from amity.errors import AmityError, brief
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     help="Decentralized federated learning in which every peer finds its friends.",
     epilog=(
@@ -61,6 +62,8 @@ app.command()(bench)
 
 ClickException = typer.BadParameter.__mro__[2]
 """The root of typer's own errors, whichever click it brings along."""
+OWN_KEYS = ("out", "sinks", "strategies", "seeds", "shifts", "jobs", "budget", "name", "host")
+"""Keys that belong to commands, not to a run."""
 INTERRUPTED = (
     "interrupted; what was finished is kept: the same command (a run: with its out=, or `amity"
     " resume`) goes on"
@@ -126,7 +129,7 @@ def _tell(error: Exception) -> int:
     if isinstance(error, ClickException):
         told: Any = error
         if told.format_message():
-            complain(f"{told.format_message()} (amity --help)")
+            complain(_key_for(told) or f"{told.format_message()} (amity --help)")
         return int(told.exit_code)
     if isinstance(error, typer.Exit):
         return int(error.exit_code)
@@ -135,6 +138,22 @@ def _tell(error: Exception) -> int:
         return 130
     complain(f"unexpected failure, {brief(error)}; --debug shows where")
     return 1
+
+
+def _key_for(error: Any) -> str:
+    """One line for who typed `--peers 10`; empty where no key can have been meant."""
+    option = str(getattr(error, "option_name", ""))
+    at = next((k for k, word in enumerate(sys.argv) if word.partition("=")[0] == option), 0)
+    if not option.startswith("--") or not at:
+        return ""
+    from amity.config.hints import key_like
+
+    word = option.removeprefix("--")
+    meant = key_like(word)
+    key = word if word in OWN_KEYS else "" if meant is None else meant.key
+    after = next(iter(sys.argv[at + 1 : at + 2]), "-")
+    value = sys.argv[at].partition("=")[2] or ("..." if after[0] == "-" else after)
+    return f"no such option {option}; keys have no dashes: {key}={value}" if key else ""
 
 
 def _version(value: bool) -> None:

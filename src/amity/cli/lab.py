@@ -133,8 +133,7 @@ LISTS = ("stages", "data.drop", "data.categories", "data.na")
 
 def _grid(names: Sequence[str], values: Mapping[str, Any]) -> Grid:
     """Keys with several values, and those of one strategy alone."""
-    from amity.config import scalar, split_list
-    from amity.lab.compare import strategy_name
+    from amity.config import scalar, split_list, strategy_name
 
     several = {
         k: v for k, v in values.items() if isinstance(v, str) and "," in v and k not in LISTS
@@ -163,8 +162,8 @@ def _show_best(result: Sweep, names: Sequence[str], grid: Grid) -> None:
 
 
 def report(path: Where) -> None:
-    """Write report.html anew: for a run, a comparison, a peer's folder, or a folder with several
-    peers' folders."""
+    """Write report.html anew: for a run, a comparison, a sweep, a peer's folder, or a folder with
+    several peers' folders."""
     from amity.lab.reports import write_report
 
     with status("drawing the report"):
@@ -173,15 +172,23 @@ def report(path: Where) -> None:
 
 
 def list_entries(
-    kind: Annotated[str, typer.Argument(help="One kind only, such as `strategy`.")] = "",
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="A part (`strategy`, `train`), an entry (`strategy.afind+`), an option."
+        ),
+    ] = "",
 ) -> None:
     """Show strategies, methods, datasets, partitions, shifts, topologies, models and so on with
-    their options."""
-    from amity.peer.proxies import proxies
-    from amity.show.terminal import show_entries
-    from amity.sinks import sinks
+    their options. `amity list strategy.afind+` and `amity list train` say what each option
+    means."""
+    from amity.lab.catalogue import kinds
+    from amity.show.listing import show_all, show_some
 
-    show_entries(kind, proxies=proxies, sinks=sinks)
+    if what:
+        show_some(what, kinds(peer=what.partition(".")[0] == "peer"))
+    else:
+        show_all(kinds(peer=False))
 
 
 # -- helpers ---------------------------------------------------------------------------------------

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from amity.cli.common import Words, say_data, sinks_of
 from amity.console import complain, err_console, say, status
-from amity.errors import needs_peers
+from amity.errors import ConfigError, needs_peers
+
+PEERS, MOST = 8, 256
+"""How many peers there are where nothing is said, and at most: each is a process."""
 
 
 def swarm(
     words: Words = None,
-    peers: Annotated[int, typer.Option(help="How many; also peers=N.", min=2, max=256)] = 8,
+    peers: Annotated[
+        int | None, typer.Option(help="How many (8); also peers=N.", show_default=False)
+    ] = None,
 ) -> None:
     """A real network on this machine: certificates, one process per peer, a live table, the same
     report. Own keys: out=DIR sinks=A,B.
@@ -33,7 +40,8 @@ def swarm(
     file, given, mine = split_words(words or [], "out", "sinks")
     values, net = split_net(given)
     out = out_path(mine) if "out" in mine else new_dir("swarm")
-    config = load(file, {"peers": peers, **values})
+    config = load(file, values | _crowd(peers, values, file))
+    _check_crowd(config.peers)
     stream = Stream(sinks_of(mine, file, default="peers"))
     with status(f"reading {config.data.name}; keys and certificates"):
         crowd = make_swarm(config, out, net, stream)
@@ -43,6 +51,8 @@ def swarm(
         f"{label}: {name}, {crowd.config.peers} peers, {crowd.config.rounds} rounds, each peer a"
         f" process; {out}"
     )
+    for change in crowd.config.changes:
+        say(f"planned: {change}")
     try:
         with stream, running(crowd):
             crowd.wait()
@@ -56,3 +66,24 @@ def swarm(
         complain(f"{peer} failed: {error}")
     if crowd.failed:
         raise SystemExit(1)
+
+
+def _crowd(option: int | None, values: Mapping[str, Any], file: Path | None) -> dict[str, int]:
+    """How many peers, if the words do not say it: as the option does, else the file, else 8."""
+    from amity.config import read_toml
+
+    given = values.get("peers")
+    if option is not None and given not in (None, option):
+        raise ConfigError(f"peers: --peers {option}, but peers={given}; leave one of them out")
+    if option is not None:
+        return {"peers": option}
+    said = given is not None or (file is not None and "peers" in read_toml(file))
+    return {} if said else {"peers": PEERS}
+
+
+def _check_crowd(peers: int) -> None:
+    if not 2 <= peers <= MOST:
+        raise ConfigError(
+            f"peers: a swarm has 2 to {MOST} peers, a process each, got {peers}; `amity run` takes"
+            " any number"
+        )

@@ -15,8 +15,8 @@ from amity.config.parts import (
     Train,
     Vectorising,
 )
-from amity.config.picks import typed
-from amity.config.schema import Config, Pick
+from amity.config.picks import read_strategy, strategy_name, typed
+from amity.config.schema import Change, Config, Pick
 from amity.config.sections import PARTS, SCALARS, SECTIONS, STAGE
 from amity.config.words import (
     count,
@@ -38,6 +38,7 @@ __all__ = [
     "SECTIONS",
     "STAGE",
     "Availability",
+    "Change",
     "Checkpoint",
     "Config",
     "Crowd",
@@ -55,11 +56,13 @@ __all__ = [
     "parse",
     "read_run",
     "read_spec",
+    "read_strategy",
     "read_toml",
     "resolve",
     "scalar",
     "seeds_of",
     "split_list",
     "split_words",
+    "strategy_name",
     "typed",
 ]

@@ -8,17 +8,18 @@ that lower layers gave to the old entry are dropped.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from amity.config import stages
-from amity.config.picks import named, pick, single, typed
+from amity.config import changes, stages
+from amity.config.hints import unknown_key
+from amity.config.picks import entry_of, named, once, pick, read_strategy, single, typed
 from amity.config.schema import SILENT, Config
 from amity.config.sections import PARTS, SCALARS, SECTIONS
 from amity.config.words import parse
 from amity.data.shift import Grouping
-from amity.errors import ConfigError, unknown
+from amity.errors import ConfigError
 from amity.toml import read_toml
 
 
@@ -43,6 +44,7 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     """Turns {"a.b": 1} into {"a": {"b": 1}}. What is nested already stays. `a` beside `a.b` means
     `a.name`."""
     out: dict[str, Any] = {}
+    flat = unfolded(flat)
     _check_sizes(flat)
     for key, value in flat.items():
         section, dot, option = key.partition(".")
@@ -50,21 +52,39 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
             more = stages.option_given(option, value) if option else stages.given(value)
             out["stages"] = stages.joined(out.get("stages", {}), more)
             continue
-        if section in SECTIONS and not dot:
-            value = named(section, value)
-        target = out.setdefault(section, {}) if dot or isinstance(value, Mapping) else out
-        if not isinstance(target, dict):
+        if key in LISTS:
+            out[key] = LISTS[key](value)
+            continue
+        if section in SECTIONS and option in ("", "name"):
+            value, dot = named(section, value), ""
+        if not dot and not isinstance(value, Mapping):
+            out[section] = value
+            continue
+        table = out.setdefault(section, {})
+        if not isinstance(table, dict):
             raise ConfigError(f"{key}: {section} is a single value and has no parts")
-        target.update(
-            {option: value} if dot else value if isinstance(value, Mapping) else {section: value}
-        )
+        out[section] = once(section, table, {option: value} if dot else value)
     return out
+
+
+def unfolded(layer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A layer in which `strategy=gossip/krum@ditto`, as a comparison names its strategies, has
+    become a strategy, stages and a method."""
+    spec = layer.get("strategy")
+    parts = read_strategy(spec, "strategy") if isinstance(spec, str) else {}
+    if parts.keys() <= {"strategy"}:
+        return layer
+    for key in parts.keys() - {"strategy"} & layer.keys():
+        raise ConfigError(f"{key}: is given twice, in strategy={spec} and by itself; leave one out")
+    return {key: value for key, value in layer.items() if key != "strategy"} | parts
 
 
 def _check_sizes(flat: Mapping[str, Any]) -> None:
     """Groups and sizes that are both given must agree. A config that was resolved has a number of
     groups beside any sizes, so this is about what was typed."""
-    both = {key: flat.get(f"shift.{key}") for key in ("groups", "sizes")}
+    shift = flat.get("shift")
+    typed_in = dict(named("shift", shift)) if isinstance(shift, str) else {}
+    both = {key: flat.get(f"shift.{key}", typed_in.get(key)) for key in ("groups", "sizes")}
     if None not in both.values():
         grouping = typed("shift", Grouping, both)
         try:
@@ -101,13 +121,13 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
     """Merge, check and build."""
     given: dict[str, Any] = {}
     for layer in layers:
-        given = _merge(given, layer)
-    known = [*SECTIONS, "stages", *PARTS, *SCALARS]
-    for key in given:
-        if key not in known:
-            raise ConfigError(unknown("key", key, known))
+        given = _merge(given, unfolded(layer))
+    known = [*SECTIONS, "stages", *PARTS, *SCALARS, *LISTS]
     given |= {key: _by_path(key, given[key]) for key in SECTIONS if "path" in given.get(key, {})}
     merged = _merge(_suits(given.get("data", {})), given)
+    for key, value in given.items():
+        if key not in known:
+            raise ConfigError(unknown_key(key, value, merged, known))
     _check_silent(merged)
     values: dict[str, Any] = {
         key: pick(key, section, merged.get(key, {})) for key, section in SECTIONS.items()
@@ -115,7 +135,29 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
     values |= {key: typed(key, part, merged.get(key, {})) for key, part in PARTS.items()}
     values |= {key: single(key, merged[key]) for key in SCALARS if key in merged}
     values["stages"] = stages.pick_stages(stages.given(merged.get("stages", {})))
-    return _held_out(_grouped(Config(**values)))
+    values["extended"] = _extensions(merged.get("extended", []))
+    config = _grouped(Config(**values))
+    planned = _changes(merged.get("changes", []))
+    return _held_out(dataclasses.replace(config, changes=changes.plan(config, planned, resolve)))
+
+
+def _changes(value: Any) -> list[dict[str, Any]]:
+    return changes.given(value, nested)
+
+
+def _extensions(value: Any) -> tuple[tuple[int, int], ...]:
+    """Written by Amity itself when a run is extended."""
+    pairs = value if isinstance(value, list | tuple) else [value]
+    if not all(
+        isinstance(pair, list | tuple) and len(pair) == 2 and all(type(n) is int for n in pair)
+        for pair in pairs
+    ):
+        raise ConfigError(f"extended: expected pairs of numbers of rounds, got {value!r}")
+    return tuple((int(at), int(before)) for at, before in pairs)
+
+
+LISTS: Mapping[str, Callable[[Any], Any]] = {"changes": _changes, "extended": _extensions}
+"""Keys that hold a list, and what brings it into one form. A higher layer replaces it whole."""
 
 
 def _by_path(key: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -135,7 +177,7 @@ def _suits(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """The values that fit a dataset, used if nothing else is said."""
     section = SECTIONS["data"]
     suits: Mapping[str, Any] = getattr(
-        section.registry[str(data.get("name", section.default))].cls, "suits", {}
+        entry_of(section, str(data.get("name", section.default))).cls, "suits", {}
     )
     return suits
 
@@ -163,7 +205,9 @@ def _held_out(config: Config) -> Config:
     """Some strategies and stages measure on examples that are not used for training. They say by
     `held_out` how many to set aside, unless the partition says it."""
     wanted = max(
-        float(getattr(one.instance, "held_out", 0.0)) for one in (config.strategy, *config.stages)
+        float(getattr(one.instance, "held_out", 0.0))
+        for key, one in config.picks
+        if key in ("strategy", "stages")
     )
     if not wanted or config.partition.absent or config.partition.instance.validation:
         return config

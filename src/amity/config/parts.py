@@ -21,10 +21,13 @@ class Train:
     lr_head: Annotated[float, Field(ge=0)] = 0.0
     """η_β: learning rate of the head; 0 means the same as lr."""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Of SGD; 0: none."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """Of SGD (L2), on all parameters that are trained."""
     decay: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Factor on the learning rates from round to round."""
     batch: Annotated[int, Field(ge=1, le=2**31 - 1)] = 128
+    """Examples of a step."""
     epochs: Count = 5
     """K_w: epochs on the featurizer (and on everything, where nothing is split)."""
     epochs_head: Count = 1
@@ -48,6 +51,9 @@ class Evaluation:
     gradients_every: Count = 10
     """Coreset error, consensus distance and mean gradient every so many rounds and in the last; 0:
     never."""
+    shadow: Count = 0
+    """Every so many rounds a peer also trains a model of its own that learns from nobody, and never
+    leaves it: what collaboration is worth to it. 1: as `strategy=local` would; 0: none."""
     friend: Fraction = 0.5
     """In a world without groups, two peers are true friends if their label distributions overlap by
     at least this much."""
@@ -64,6 +70,8 @@ class Facts:
 
 @dataclass(frozen=True)
 class Checkpoint:
+    """How often a run is saved, so that it can be continued."""
+
     every: Annotated[int, Field(ge=1)] = 10
     """A checkpoint every so many rounds, and at the end."""
 
@@ -73,9 +81,13 @@ class Availability:
     """Keys of `topology` beside those of the graph itself."""
 
     redraw: Count = 0
+    """A new graph every so many rounds; 0: never."""
     online: Fraction = 1.0
+    """Probability that a peer is online in a round; who is not trains on and reaches nobody."""
     trace: str = ""
+    """A file that says who is online when, lines `peer,round,online` with 0 or 1; empty: none."""
     drop: Fraction = 0.0
+    """Probability that a message is lost."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +96,9 @@ class Layers:
     automatically."""
 
     head: str = ""
+    """The last layer, by its name in the module; empty: it is found."""
     proxy_layer: str = ""
+    """The layer whose gradient the proxies `grad...` show; empty: it is found."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +108,9 @@ class Vectorising:
     number of workers. They are recorded with the run."""
 
     vectorise: Literal["auto", "on", "off"] = "auto"
+    """Whether many peers train as one stacked model; `auto`: where it pays."""
     group: Annotated[int, Field(ge=0, le=65536)] = 0
+    """Peers that train in one step; 0: chosen by model and device."""
 
 
 @dataclass(frozen=True)
@@ -102,3 +118,4 @@ class Crowd:
     """Keys of `attack` beside those of the attack itself: which share of the peers attacks."""
 
     fraction: Fraction = 0.2
+    """Share of the peers that attacks; they are drawn by the seed."""

@@ -3,60 +3,85 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from amity.config.hints import unknown_option
 from amity.config.schema import Pick
 from amity.config.sections import SCALARS, SECTIONS, STAGE, Section
 from amity.config.words import read_spec
 from amity.errors import ConfigError, unknown
 from amity.lazy import torch
-from amity.registry import checked, explain, importable
+from amity.registry import Entry, checked, explain, in_memory
 
 T = TypeVar("T")
 
 
 def named(key: str, value: Any) -> Mapping[str, Any]:
-    """Turns a section into a table with a name. It may be given by name, as a table, or as an
-    object: a class, an instance, or anything that the registry can make an entry of."""
+    """Turns a section into a table with a name. It may be given by name (with options after it:
+    `gossip:k=3`), as a table, or as an object: a class, an instance, or anything that the registry
+    can make an entry of."""
     section = SECTIONS.get(key, STAGE)
     if isinstance(value, str):
-        _refuse_spec(key, section, value)
-        return section.read(value) or {"name": value}
+        return _spelled(key, section, value)
     table = section.registry.table_of(value)
     if table is None and isinstance(value, Mapping):
         if not all(isinstance(option, str) for option in value):
             raise ConfigError(f"{key}: expected options by name, got {list(value)!r}")
-        return _read_name(key, section, value)
+        spelled = (
+            _spelled(key, section, value["name"]) if isinstance(value.get("name"), str) else {}
+        )
+        rest = {option: given for option, given in value.items() if option != "name" or not spelled}
+        return once(key, spelled, rest)
     if table is None:
         raise ConfigError(f"{key}: {section.registry.refusal(value)}")
     return table
 
 
-def _read_name(key: str, section: Section, table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A table whose name is a path says what it is by that."""
-    name = table.get("name")
-    if isinstance(name, str):
-        _refuse_spec(key, section, name)
-        return {**table, **(section.read(name) or {})}
-    return table
+def _spelled(key: str, section: Section, text: str) -> Mapping[str, Any]:
+    """The table that a text stands for: `gossip`, `afind+:paper:tau=0.8`, `mine.py:Class:k=3`, or a
+    path where the section reads paths, `scans.csv:label=y`."""
+    whole = section.read(text)
+    if whole is not None:
+        return whole
+    options = read_spec(text, section.registry, key)
+    name = options.pop("name")
+    return once(key, section.read(name) or {"name": name}, options)
 
 
-def _refuse_spec(key: str, section: Section, text: str) -> None:
-    """`strategy=gossip:k=3` is how a list names an entry with its options. Here they are keys."""
-    name, colon, rest = text.partition(":")
-    if not colon or name not in section.registry or ("=" not in rest and importable(name)):
-        return
-    write = f"{key}: got {text!r}; write {key}={name}"
-    try:
-        table = read_spec(text, section.registry, key)
-        pick(key, section, table)
-    except ConfigError as error:
-        raise ConfigError(f"{write} {key}.OPTION=VALUE; {error}") from None
-    options = [f"{key}.{option}={value}" for option, value in table.items() if option != "name"]
-    raise ConfigError(" ".join([write, *options]))
+def read_strategy(spec: str, what: str) -> dict[str, Any]:
+    """`afind+:paper:tau=0.8/fomo@ditto:lam=1` as the sections that it sets: the strategy with its
+    options, the stages after it, and the method."""
+    known = strategy_name(spec) in SECTIONS["strategy"].registry
+    start = 0 if known else spec.find(":")  # before it an @ is part of a path
+    at = spec.find("@", start) if start >= 0 else -1
+    text = spec if at < 0 else spec[:at]
+    chosen, *after = text.split("/") if known else [text]  # elsewhere a slash is part of a path
+    layer: dict[str, Any] = {
+        "strategy": read_spec(chosen, SECTIONS["strategy"].registry, what),
+    }
+    if after:
+        layer["stages"] = after
+    if at >= 0:
+        layer["method"] = read_spec(spec[at + 1 :], SECTIONS["method"].registry, what)
+    return layer
+
+
+def strategy_name(spec: str) -> str:
+    """`gossip` of `gossip:k=3/krum@ditto`."""
+    return re.split("[:/@]", spec)[0]
+
+
+def once(key: str, given: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Both tables as one; nothing may stand in both."""
+    for option in given.keys() & more.keys():
+        raise ConfigError(
+            f"{key}.{option}: is given twice, {given[option]!r} and {more[option]!r}; leave one out"
+        )
+    return {**given, **more}
 
 
 def pick(key: str, section: Section, given: Mapping[str, Any]) -> Pick[Any]:
@@ -65,15 +90,29 @@ def pick(key: str, section: Section, given: Mapping[str, Any]) -> Pick[Any]:
     name = options.pop("name", section.default)
     if not isinstance(name, str):
         raise ConfigError(f"{key}: expected a name, got {name!r}")
-    entry = section.registry[name]
+    entry = entry_of(section, name)
     common: Any = None
+    own: frozenset[str] = frozenset()
     if section.common is not None:
-        own = {f.name for f in dataclasses.fields(section.common)}
+        own = frozenset(f.name for f in dataclasses.fields(section.common))
         common = typed(
             key, section.common, {k: options.pop(k) for k in sorted(own & options.keys())}
         )
+    known = [*entry.options(), *own, *(["preset"] if entry.presets else [])]
+    for option in options:
+        if option not in known and not in_memory(name):
+            raise ConfigError(f"{name}: {unknown_option(section, name, option, known)}")
     instance = entry.build(options)
     return Pick(entry.name, entry.written(instance, options), instance, common, entry.code)
+
+
+def entry_of(section: Section, name: str) -> Entry[Any]:
+    """The entry of this name; one that does not exist is refused with all that may stand there."""
+    try:
+        return section.registry[name]
+    except ConfigError as error:
+        also = f"; or {section.also}" if section.also and "; known: " in str(error) else ""
+        raise ConfigError(f"{error}{also}") from error
 
 
 def typed(key: str, cls: type[T], options: Any) -> T:

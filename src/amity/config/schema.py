@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any, Generic, TypeVar
 
 import tomli_w
@@ -14,7 +15,7 @@ from pydantic import Field
 
 from amity.config.engines import Engine
 from amity.config.parts import Checkpoint, Count, Evaluation, Facts, Train
-from amity.core import Method, Strategy, chain
+from amity.core import Method, Strategy, chain, in_force
 from amity.data.base import Source
 from amity.data.partition import Partition
 from amity.data.shift import Shift
@@ -33,6 +34,9 @@ OPEN = (("train", "precision", "auto"), ("engine", "vectorise", "auto"), ("engin
 SILENT = {"shift": "none"}
 """Sections that are not written down where they pick nothing, so that runs that knew nothing of
 them stay the same runs."""
+
+QUIET = {("eval", "shadow"): 0}
+"""Options that are not written down at these values, for the same reason."""
 
 
 @dataclass(frozen=True)
@@ -75,30 +79,96 @@ class Pick(Generic[T]):
         return self.label.replace(":", "-").replace("+", "-plus")
 
 
+@dataclass(frozen=True)
+class Change:
+    """What is planned to change from a round on."""
+
+    start: int
+    """The first round in which it holds: `from`."""
+    values: Mapping[str, Any]
+    """Sections and their options."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"from": self.start, **self.values}
+
+    def __str__(self) -> str:
+        """`from=200 train.lr=0.01`."""
+        return " ".join(f"{key}={value}" for key, value in _flat(self.to_dict()))
+
+
+def _flat(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Options by their dotted names; a name stands for its section."""
+    for key, value in plain.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield (prefix[:-1] if prefix and key == "name" else prefix + key), value
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """One run, fully resolved."""
 
     data: Pick[Source]
+    """What is learnt from: a dataset by its name, or your own files by their path."""
     partition: Pick[Partition]
+    """How the examples are dealt out to the peers."""
     shift: Pick[Shift]
+    """What makes hidden groups of peers see another input, or give another answer."""
     topology: Pick[Topology]
+    """Who can reach whom."""
     model: Pick[Model]
+    """The network that every peer trains."""
     strategy: Pick[Strategy]
+    """From whom a peer learns, and how much."""
     method: Pick[Method]
+    """What is trained, shared and kept."""
     mixer: Pick[Mixer]
+    """How the models of a row become one."""
     privacy: Pick[Mechanism]
+    """What is noised before it leaves a peer."""
     attack: Pick[Attack]
+    """What some of the peers do to the others."""
     engine: Pick[Engine]
+    """Where the work is done; no result depends on it."""
     stages: tuple[Pick[Strategy], ...] = ()
+    """What re-weighs the strategy's row, one after the other: defences, other weights."""
     peers: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    """How many take part."""
     rounds: Annotated[int, Field(ge=1, le=100_000_000)] = 500
+    """How often everyone trains, decides and mixes."""
     seed: Count = 0
+    """All that is random follows from it: same seed, same bits."""
     device: str = "cpu"
+    """Where models are: `cpu`, or an accelerator as torch calls it, such as `cuda`."""
     train: Train = field(default_factory=Train)
     eval: Evaluation = field(default_factory=Evaluation)
     facts: Facts = field(default_factory=Facts)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    changes: tuple[Change, ...] = ()
+    """What is planned to change on the way, in the order of rounds."""
+    extended: tuple[tuple[int, int], ...] = ()
+    """Where a run was extended: before which round, and how many rounds it had until then."""
+
+    @cached_property
+    def phases(self) -> tuple[tuple[int, Config], ...]:
+        """From which round on which config holds: one more phase than there are changes."""
+        from amity.config.layers import resolve
+
+        phase = dataclasses.replace(self, changes=()) if self.changes else self
+        found = [(0, phase)]
+        for change in self.changes:
+            phase = resolve([phase.to_dict(), change.values])
+            found.append((change.start, phase))
+        return tuple(found)
+
+    def at(self, round: int) -> Config:
+        """What holds in a round."""
+        return in_force(self.phases[0][1], self.phases[1:], round)
+
+    def horizon(self, round: int) -> int:
+        """How many rounds were planned when a round was done: after an extension there are more."""
+        return next((before for at, before in self.extended if round < at), self.rounds)
 
     @property
     def decider(self) -> Strategy:
@@ -130,10 +200,15 @@ class Config:
                 if f.name in SILENT and value.name == SILENT[f.name]:
                     continue
                 value = value.to_dict()
+            elif f.name in ("changes", "extended"):
+                if not value:
+                    continue
+                value = [list(one) if isinstance(one, tuple) else one.to_dict() for one in value]
             elif isinstance(value, tuple):
                 value = [stage.to_dict() for stage in value]
             elif dataclasses.is_dataclass(value):
                 value = dataclasses.asdict(value)  # type: ignore[arg-type]
+                value = {k: v for k, v in value.items() if QUIET.get((f.name, k), ...) != v}
             plain[f.name] = value
         # TOML wants tables after plain values
         tables = [key for key, value in plain.items() if value and isinstance(value, dict | list)]
@@ -160,7 +235,8 @@ class Config:
         """Where your own classes come from, and the SHA-256 of each file: a result depends on them
         too."""
         own = {pick.name.rpartition(":")[0]: pick.code for _, pick in self.picks if pick.code}
-        deciders = [pick for pick in (self.strategy, *self.stages) if not pick.absent]
+        chosen = [pick for key, pick in self.picks if key in ("strategy", "stages")]
+        deciders = [pick for pick in chosen if not pick.absent]
         specs = [spec for pick in deciders if (spec := pick.instance.card) is not None]
         return own | {spec.proxy.rpartition(":")[0]: spec.code for spec in specs if spec.code}
 
@@ -169,7 +245,9 @@ class Config:
         """All entries that were chosen, with their sections."""
         values = [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self)]
         picks = [(key, value) for key, value in values if isinstance(value, Pick)]
-        return [*picks, *(("stages", stage) for stage in self.stages)]
+        later = [("strategy", phase.strategy) for _, phase in self.phases[1:]]
+        stages = [("stages", stage) for _, phase in self.phases for stage in phase.stages]
+        return [*picks, *later, *stages]
 
     @property
     def in_memory(self) -> list[str]:
@@ -184,6 +262,8 @@ class Config:
         for section, key, is_open in OPEN:
             if mine[section].get(key) == is_open:
                 mine[section][key] = theirs[section].get(key, is_open)
+        if self.rounds == other.rounds and "extended" in theirs:
+            mine.setdefault("extended", theirs["extended"])
         return resolve([mine])
 
     def replace(self, **overrides: Any) -> Config:

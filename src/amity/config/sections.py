@@ -20,7 +20,7 @@ from amity.config.parts import (
 )
 from amity.config.schema import SILENT, Config
 from amity.data import datasets, partitions, shifts
-from amity.data.own import by_path
+from amity.data.own import SUFFIXES, by_path
 from amity.data.shift import Grouping
 from amity.learn.models import models
 from amity.methods import methods
@@ -43,10 +43,13 @@ class Section:
     """Its keys beside the options of the entry."""
     read: Callable[[str], Mapping[str, Any] | None] = lambda _text: None
     """Another way to read a name, such as a path: what it stands for, or None."""
+    also: str = ""
+    """What else may stand in place of a name, for who typed neither."""
 
 
+OWN_DATA = f"a folder that is there, or a file that ends in {', '.join(sorted(SUFFIXES))}"
 SECTIONS: dict[str, Section] = {
-    "data": Section(datasets, "digits", read=by_path),
+    "data": Section(datasets, "digits", read=by_path, also=OWN_DATA),
     "partition": Section(partitions, "dirichlet"),
     "shift": Section(shifts, SILENT["shift"], Grouping),
     "topology": Section(topologies, "full", Availability),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from amity.errors import ConfigError
-from amity.registry import Registry
+from amity.registry import Registry, importable
 
 
 def parse(words: Iterable[str]) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def read_spec(spec: str, registry: Registry[Any], what: str) -> dict[str, Any]:
     `file.py:Class`) a part with = is an option, and a part without = is the preset."""
     parts = spec.split(":")
     name = parts.pop(0)
-    if name not in registry and parts and "=" not in parts[0]:
+    if parts and "=" not in parts[0] and not _is_preset(name, parts[0], registry):
         name = f"{name}:{parts.pop(0)}"
     options: dict[str, Any] = {"name": name}
     for part in _whole(parts):
@@ -112,3 +112,11 @@ def read_spec(spec: str, registry: Registry[Any], what: str) -> dict[str, Any]:
             raise ConfigError(f"{what}: {spec!r} gives {key} twice")
         options[key] = scalar(value) if equals else part
     return options
+
+
+def _is_preset(name: str, part: str, registry: Registry[Any]) -> bool:
+    """Whether the part after a name is a preset: not where the name is that of a module, which may
+    have the name of an entry."""
+    if name not in registry:
+        return False
+    return bool(registry[name].presets) or not importable(name)

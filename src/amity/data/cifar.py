@@ -64,6 +64,7 @@ class Cifar10:
     """CIFAR-10: 60,000 colour images of 32 x 32, 10 classes (Krizhevsky 2009), binary version."""
 
     dir: str = ""
+    """The folder with its files; empty: where `amity data get` puts them (AMITY_DATA)."""
 
     published: ClassVar[Published] = CIFAR10
     suits: ClassVar[Mapping[str, Any]] = {
@@ -86,7 +87,9 @@ class Cifar100:
     version."""
 
     dir: str = ""
+    """The folder with its files; empty: where `amity data get` puts them (AMITY_DATA)."""
     labels: Literal["fine", "coarse"] = "fine"
+    """The 100 classes, or the 20 that they are grouped into."""
 
     published: ClassVar[Published] = CIFAR100
     suits: ClassVar[Mapping[str, Any]] = {

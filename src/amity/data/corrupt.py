@@ -77,7 +77,9 @@ class Corrupt(OfImages):
     """
 
     strength: Annotated[int, Field(ge=1, le=5)] = 3
+    """Severity."""
     kinds: Annotated[tuple[Kind, ...], BeforeValidator(_listed)] = get_args(Kind)
+    """The faults in the order in which groups get them: noise, blur, contrast, brightness."""
 
     def __post_init__(self) -> None:
         if not self.kinds or len(set(self.kinds)) < len(self.kinds):

@@ -90,6 +90,7 @@ class Pathological(Sizes):
     anew."""
 
     classes: Annotated[int, Field(ge=1)] = 2
+    """Classes that a peer holds, in equal parts."""
 
     def deal(self, pool: Pool, peers: int, draw: np.random.Generator) -> list[Index]:
         _check_classes("pathological", self.classes, pool)
@@ -106,6 +107,7 @@ class Shards(Sizes):
     `classes` classes."""
 
     classes: Annotated[int, Field(ge=1)] = 2
+    """Shards that a peer gets, each of a single class."""
 
     def deal(self, pool: Pool, peers: int, draw: np.random.Generator) -> list[Index]:
         _check_classes("shards", self.classes, pool)
@@ -134,6 +136,7 @@ class ByGroups(Sizes):
     others."""
 
     groups: Annotated[int, Field(ge=1)] = 2
+    """How many groups there are; each holds classes of its own."""
 
     def deal(self, pool: Pool, peers: int, draw: np.random.Generator) -> list[Index]:
         if self.groups > pool.classes:
@@ -159,6 +162,7 @@ class ByLabels(Sizes):
     start again)."""
 
     labels: tuple[tuple[int, ...], ...] = ((0, 1), (2, 3))
+    """The classes of every peer, one list each."""
 
     def deal(self, pool: Pool, peers: int, draw: np.random.Generator) -> list[Index]:
         for classes in self.labels:
@@ -186,6 +190,7 @@ class Dirichlet(Sizes):
     """
 
     alpha: Annotated[float, Field(gt=0)] = 0.5
+    """α: towards 0 every peer holds a single class, towards ∞ all hold the same shares."""
 
     def deal(self, pool: Pool, peers: int, draw: np.random.Generator) -> list[Index]:
         count = self.count(pool, peers)
@@ -236,7 +241,9 @@ class DirichletClass(Sizes):
     """
 
     alpha: Annotated[float, Field(gt=0)] = 0.5
+    """α: towards 0 a class belongs to a single peer, towards ∞ all have as much of it."""
     least: Annotated[int, Field(ge=1)] = 10
+    """Training examples that every peer has at least."""
 
     def deal(self, pool: Pool, peers: int, draw: np.random.Generator) -> list[Index]:
         if len(pool.index) < peers * self.least:
@@ -267,6 +274,7 @@ class Natural(Sizes):
 
     natural: ClassVar[bool] = True
     least: Annotated[int, Field(ge=1)] = 10
+    """Training examples that a peer must have to take part."""
 
     def deal(self, pool: Pool, peers: int, draw: np.random.Generator) -> list[Index]:
         if pool.writers is None or pool.tested is None:

@@ -53,6 +53,7 @@ class FashionMnist:
     """FashionMNIST: 70,000 images of 28 x 28, 10 classes (Xiao et al. 2017), idx files."""
 
     dir: str = ""
+    """The folder with its files; empty: where `amity data get` puts them (AMITY_DATA)."""
 
     published: ClassVar[Published] = FASHION
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "fashion_cnn2"}, "train": {"batch": 64}}

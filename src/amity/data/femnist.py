@@ -48,6 +48,7 @@ class Femnist:
     """FEMNIST: handwritten digits and letters of 28 x 28, 62 classes, by writer (LEAF's JSON)."""
 
     dir: str = ""
+    """The folder with its files; empty: where `amity data get` puts them (AMITY_DATA)."""
 
     published: ClassVar[Published] = LEAF
     suits: ClassVar[Mapping[str, Any]] = {

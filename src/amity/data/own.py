@@ -47,8 +47,11 @@ class Arrays:
     group."""
 
     path: str = ""
+    """Where it is."""
     test_share: Fraction = 0.2
+    """Share of the examples that is set aside for testing, where the data does not say which."""
     scale: Scale = field(default="standard", metadata=QUIET)
+    """standard: inputs get mean 0 and deviation 1; none: they stay as they are."""
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "mlp"}}
 
@@ -75,10 +78,15 @@ class Images:
     folders."""
 
     path: str = ""
+    """Where it is."""
     size: Annotated[int, Field(ge=1)] = 32
+    """Pixels of a side: all images are brought to this size."""
     grey: bool = False
+    """Whether colours are given up."""
     test_share: Fraction = 0.2
+    """Share of the examples that is set aside for testing, where the data does not say which."""
     scale: Scale = field(default="standard", metadata=QUIET)
+    """standard: inputs get mean 0 and deviation 1; none: they stay as they are."""
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "fedavg_cnn"}}
 
@@ -97,13 +105,19 @@ class Table:
     columns, and numbers, categories or dates. Columns are found by their names."""
 
     path: str = ""
+    """Where it is."""
     label: str = LABEL
+    """The column with the classes."""
     peer: str = ""
+    """The column that says whose an example is; empty: there is none."""
     split: str = ""
+    """The column that says `train` or `test`; empty: there is none."""
     drop: Names = ""
     """Columns that are no features, separated by commas."""
     test_share: Fraction = 0.2
+    """Share of the examples that is set aside for testing, where the data does not say which."""
     group: str | None = None
+    """The column with the hidden group of a peer; empty: there is none."""
     scale: Scale = field(default="standard", metadata=QUIET)
     """standard: numbers get mean 0 and deviation 1; none: they stay as they are."""
     missing: Literal["refuse", "median", "indicator"] = field(default="refuse", metadata=QUIET)

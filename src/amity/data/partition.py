@@ -70,8 +70,12 @@ class Sizes:
     natural: ClassVar[bool] = False
 
     samples: Annotated[int, Field(ge=0)] = 0
+    """Training examples of a peer; 0: an equal share of all."""
     test: Annotated[int, Field(ge=0)] = 100
+    """Test examples of a peer; 0: an equal share of all."""
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of a peer's training examples that is set aside for validation: nobody trains on
+    them."""
 
     def count(self, pool: Pool, peers: int) -> int:
         """Training examples a peer."""

@@ -23,8 +23,11 @@ class Synthetic:
     shape: Annotated[str, Field(pattern=r"^[1-9]\d{0,3}x[1-9]\d{0,3}x[1-9]\d{0,3}$")] = "1x28x28"
     """Channels, height and width."""
     classes: Annotated[int, Field(ge=2, le=1000)] = 10
+    """How many classes there are."""
     train: Annotated[int, Field(ge=1)] = 6000
+    """Training examples, of all peers together."""
     test: Annotated[int, Field(ge=1)] = 1000
+    """Test examples, of all peers together."""
 
     suits: ClassVar[Mapping[str, Any]] = {
         "peers": 20,

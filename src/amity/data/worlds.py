@@ -78,6 +78,7 @@ class PermuteLabels(Always):
     """
 
     strength: Share = 1.0
+    """Share of the classes that change places."""
 
     def apply(
         self, x: torch.Tensor, y: torch.Tensor, at: Setting, noise: np.random.Generator
@@ -101,6 +102,7 @@ class PermutePixels(Always):
     """
 
     strength: Share = 1.0
+    """Share of the places that change with each other."""
 
     def apply(
         self, x: torch.Tensor, y: torch.Tensor, at: Setting, noise: np.random.Generator
@@ -122,6 +124,7 @@ class Rotate(OfImages):
     """Each group sees its images turned: group g by g · `strength` degrees (0: 360 / groups)."""
 
     strength: Annotated[float, Field(ge=0, le=360)] = 0.0
+    """Degrees between one group and the next; 0: 360 / groups."""
 
     def apply(
         self, x: torch.Tensor, y: torch.Tensor, at: Setting, noise: np.random.Generator
@@ -154,6 +157,7 @@ class Zoom(OfImages):
     """Each group sees its images at another size: from whole down to 1 − `strength` of it."""
 
     strength: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """How much smaller the last group sees its images, as a share of their size."""
 
     def apply(
         self, x: torch.Tensor, y: torch.Tensor, at: Setting, noise: np.random.Generator
@@ -176,6 +180,7 @@ class Invert(Always):
     """
 
     strength: Share = 1.0
+    """Share of the places that are inverted."""
 
     def apply(
         self, x: torch.Tensor, y: torch.Tensor, at: Setting, noise: np.random.Generator
@@ -214,6 +219,8 @@ class Scale(Always):
     −`strength` in group 0 to `strength` in the last."""
 
     strength: Annotated[float, Field(gt=0, le=5)] = 1.0
+    """The values of the last group are multiplied by e to this power, those of the first are
+    divided by it."""
 
     def apply(
         self, x: torch.Tensor, y: torch.Tensor, at: Setting, noise: np.random.Generator

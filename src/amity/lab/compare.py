@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from amity.config import Config, read_spec, resolve
+from amity.config import Config, read_strategy, resolve
 from amity.core import Strategy
 from amity.errors import ConfigError, Failure, RunDirError, brief
 from amity.files import write_atomically
@@ -18,7 +18,6 @@ from amity.lab.cells import Cell, run_cells
 from amity.lab.comparison import Comparison
 from amity.lab.result import Result
 from amity.lab.run import Given, as_config, new_dir, sinks_of
-from amity.methods import methods
 from amity.peer.privacy import needs_opacus
 from amity.round.build import bad_peers
 from amity.sinks.stream import Stream, Wanted
@@ -45,16 +44,8 @@ def parse_spec(spec: str | Strategy) -> tuple[str, dict[str, Any]]:
     instance of it, may be given in place of a text."""
     if not isinstance(spec, str):
         return _label(spec), {"strategy": spec}
-    text, at, method = spec.partition("@")
-    name = strategy_name(text)
-    # elsewhere a slash is part of a path
-    chosen, *after = text.split("/") if name in registry else [text]
-    options = read_spec(chosen, registry, "strategies")
-    layer: dict[str, Any] = {"strategy": options}
-    if after:
-        layer["stages"] = after
-    if at:
-        layer["method"] = read_spec(method, methods, "strategies")
+    layer = read_strategy(spec, "strategies")
+    options = layer["strategy"]
     label = (
         spec
         if options["name"] in registry
@@ -77,11 +68,6 @@ def _label(thing: Any) -> str:
         f"{f.name}={value}" for f in fields if (value := getattr(thing, f.name)) != f.default
     ]
     return ":".join([type(thing).__name__, *changed])
-
-
-def strategy_name(spec: str) -> str:
-    """`gossip` of `gossip:k=3/krum@ditto`."""
-    return re.split("[:/@]", spec)[0]
 
 
 def slug(label: str) -> str:

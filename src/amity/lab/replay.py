@@ -17,7 +17,7 @@ from amity.events import CellId, Event, RoundDone, RunDone, RunStarted
 from amity.lab.comparison import runs_of
 from amity.lab.result import Result
 from amity.records import PeerRecord, Report, TimingRecord
-from amity.store import read_config, read_records
+from amity.store import how_to_go_on, read_config, read_records
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def reports(result: Result) -> Iterator[Report]:
         at = network.round
         if at not in peers or at not in rows:
             raise RunDirError(
-                f"{result.path}: lines of round {at} are missing; `amity resume {result.path}`"
+                f"{result.path}: lines of round {at} are missing; {how_to_go_on(result.path)}"
                 " repairs it"
             )
         yield Report(

@@ -11,7 +11,7 @@ from amity.lab.comparison import read_comparison
 from amity.lab.result import Result
 from amity.lab.tries import SWEEP, read_sweep
 from amity.lab.worlds import INDEX, read_worlds
-from amity.store import read_config
+from amity.store import how_to_go_on, read_config
 
 Kind = Literal["run", "comparison", "sweep", "worlds", "peers"]
 
@@ -51,10 +51,10 @@ def whole_run(path: Path) -> Result:
     expected = len(result.rounds) * result.config.peers
     if len(result.metrics) != expected and not (path / "peers").is_dir():
         raise RunDirError(
-            f"{path}: lines of metrics.jsonl are missing; `amity resume {path}` repairs it"
+            f"{path}: lines of metrics.jsonl are missing; {how_to_go_on(path)} repairs it"
         )
     if not result.curve:
-        raise RunDirError(f"{path}: no round is done yet; `amity resume {path}` goes on with it")
+        raise RunDirError(f"{path}: no round is done yet; {how_to_go_on(path)} goes on with it")
     return result
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from amity.config import Config
+from amity.config import Config, strategy_name
 from amity.errors import ConfigError
 from amity.lab.cells import Cell
 from amity.lab.compare import (
@@ -17,7 +17,6 @@ from amity.lab.compare import (
     collect,
     parse_spec,
     slug,
-    strategy_name,
     unseen,
     with_layer,
 )
@@ -94,6 +93,11 @@ def choose_tries(strategies: Sequence[str], grid: Grid, budget: int, seed: int) 
     """
     _check_grid(strategies, grid)
     spaces = _spaces(strategies, grid)
+    if max(map(len, spaces.values())) == 1:
+        raise ConfigError(
+            "sweep: there is no grid; give a key several values, as in train.lr=0.01,0.1"
+            " (strategies beside each other: `amity compare`)"
+        )
     smallest = min(len(space) for space in spaces.values())
     if budget > smallest:
         raise ConfigError(

@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.optim.sgd import sgd
 
-from amity.core import Fitted
+from amity.core import Fitted, in_force
 from amity.data.samples import CHUNK, Samples
 from amity.learn.clipping import agree, by_functions, by_layers
 from amity.learn.layout import Layout, Slot
@@ -53,6 +53,12 @@ class Recipe:
     clip: float
     decay: float = 1.0
     augment: bool = False
+    later: tuple[tuple[int, Recipe], ...] = ()
+    """From which round on which recipe holds instead. Batch and augmentation never change."""
+
+    def at(self, round: int) -> Recipe:
+        """What holds in a round."""
+        return in_force(self, self.later, round)
 
 
 @dataclass(frozen=True)
@@ -250,6 +256,7 @@ class Learner:
             noise=noise,
             cached=self._cached_features(data) if at_head else None,
             optimiser=self._optimiser(part, round),
+            clip=self.recipe.at(round).clip,
             hold=_Hold(self, part, bounds),
             batch=batch or self.recipe.batch,
         )
@@ -287,8 +294,8 @@ class Learner:
             )
         loss = self._batch_loss(course.data, chosen, course.rng, course.cached)
         torch.autograd.backward(loss)
-        if self.recipe.clip:
-            nn.utils.clip_grad_norm_(self._trained_parameters(course.part), self.recipe.clip)
+        if course.clip:
+            nn.utils.clip_grad_norm_(self._trained_parameters(course.part), course.clip)
         return loss.detach() * len(chosen)
 
     def _batches(
@@ -437,7 +444,8 @@ class Learner:
 
     def _optimiser(self, part: slice, round: int) -> Sgd:
         """With a learning rate for the head and one for the rest."""
-        recipe, border, scale = self.recipe, self.layout.head.start, self.recipe.decay**round
+        recipe, border = self.recipe.at(round), self.layout.head.start
+        scale = recipe.decay**round
         if recipe.lr == recipe.lr_head:
             return Sgd([(self._trained_parameters(part), recipe.lr * scale)], recipe)
         body = self._trained_parameters(slice(part.start, min(part.stop, border)))
@@ -516,6 +524,7 @@ class _Fitting:
     optimiser: Sgd
     hold: _Hold
     batch: int
+    clip: float
     done: int = 0
     """Steps so far."""
 

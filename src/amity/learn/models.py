@@ -128,7 +128,9 @@ class Mlp:
     """Fully connected: `layers` hidden layers of `hidden` units."""
 
     hidden: Annotated[int, Field(ge=1, le=65536)] = 64
+    """Units of a hidden layer."""
     layers: Annotated[int, Field(ge=1, le=100)] = 1
+    """Hidden layers."""
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
         sizes = [int(torch.Size(shape).numel())] + [self.hidden] * self.layers
@@ -253,6 +255,7 @@ class ResNet18:
     everywhere."""
 
     groups: Annotated[int, Field(ge=1)] = 32
+    """Groups of every GroupNorm."""
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
         from amity.learn.residual import BasicBlock

@@ -134,7 +134,7 @@ class Stack:
         self, jobs: Sequence[FitJob], epochs: int, part: slice | None, round: int
     ) -> list[Fitted]:
         """As `Learner.fit`, for every job; all are bounded in the same way, or none is."""
-        learner, recipe = self.learner, self.learner.recipe
+        learner, recipe = self.learner, self.learner.recipe.at(round)
         part = part or learner.layout.everything
         learner.module.train()
         ranked = sorted(range(len(jobs)), key=lambda g: -_steps(jobs[g], recipe.batch))

@@ -63,10 +63,16 @@ class Dispfl:
     """Masks follow from the data, so that they tell something of it."""
 
     density: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Share of the weights that a mask keeps."""
     anneal: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Share of a mask that changes in the first round; it falls to 0 by a cosine. 0: masks never
+    change."""
     regrow: Literal["gradient", "random"] = "gradient"
+    """Where weights grow: where the gradient is largest, or anywhere."""
     alike: bool = False
+    """Whether everyone starts with the same mask."""
     tune_epochs: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    """Epochs by which the model is fine-tuned on a copy before it is measured; 0: not at all."""
 
     def init(self, theta: torch.Tensor, ctx: Context) -> State:
         slots = ctx.learner.layout.slots

@@ -30,7 +30,10 @@ class Ditto:
     """
 
     lam: Annotated[float, Field(ge=0, le=1e6)] = 0.5
+    """λ, how strongly the personal model is drawn to the shared one; 0 is training alone. lr times
+    λ should stay well below 1."""
     epochs: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Epochs of the personal model; 0: three fifths of train.epochs, which the two then share."""
 
     def init(self, theta: torch.Tensor, ctx: Context) -> State:
         return {"personal": theta}

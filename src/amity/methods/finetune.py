@@ -26,6 +26,7 @@ class Finetune:
     """
 
     tune_epochs: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    """Epochs by which the model is fine-tuned on a copy before it is measured; 0: not at all."""
 
     def init(self, theta: torch.Tensor, ctx: Context) -> State:
         return {}

@@ -30,7 +30,9 @@ class Head:
     """
 
     tune_epochs: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    """Epochs by which the head is fine-tuned on a copy before it is measured; 0: not at all."""
     phases: Literal["alternate", "joint"] = "alternate"
+    """Head and body in turn (FedRep), or together (FedPer)."""
 
     def init(self, theta: torch.Tensor, ctx: Context) -> State:
         return {}

@@ -21,7 +21,6 @@ from amity.errors import StorageError
 from amity.facts import Probe, Reported, Said, Similarity, Visit
 from amity.files import sync_folder
 from amity.peer.privacy import Account, statement, uncovered
-from amity.peer.proxy import CardSpec
 from amity.records import PeerRecord
 from amity.store import read_lines, read_records
 
@@ -35,9 +34,11 @@ DISCLOSED = {
 """What the facts that look at raw data are called here."""
 
 
-def disclosed_facts(spent: Mapping[str, int], spec: CardSpec | None) -> set[str]:
-    """The facts behind what has left, by name."""
-    return {fact.name_of(spec) for kind, fact in DISCLOSED.items() if spent.get(kind)}
+def disclosed_facts(spent: Mapping[str, int], config: Config) -> set[str]:
+    """The facts behind what has left, by name, with the cards of any phase."""
+    specs = [phase.decider.card for _, phase in config.phases]
+    kinds = [fact for kind, fact in DISCLOSED.items() if spent.get(kind)]
+    return {fact.name_of(spec) for fact in kinds for spec in specs}
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def privacy_of(state: Path, config: Config) -> Privacy | None:
         for record in read_records(state / "metrics.jsonl", PeerRecord)
         for name in record.excluded or ()
     }
-    asked |= disclosed_facts(Counter(str(record["kind"]) for record in lines), config.decider.card)
+    asked |= disclosed_facts(Counter(str(record["kind"]) for record in lines), config)
     excluded = uncovered(mechanism, config.method.instance, asked)
     epsilon = Account(mechanism, rate).epsilon(steps)
     return Privacy(steps, epsilon, tuple(excluded), statement(mechanism, epsilon, excluded))

@@ -29,7 +29,7 @@ from amity.net.moment import Blob, Moment
 from amity.net.options import Net
 from amity.net.spending import Spending
 from amity.net.tally import BOOKED, Tally
-from amity.net.wire import Manifest, Refused, Stamp
+from amity.net.wire import PROTOCOL, Manifest, Refused, Stamp
 from amity.round.saying import encode_says
 
 FACTS: Mapping[str, Fact] = {"Probe": Probe(), "Visit": Visit()}
@@ -65,6 +65,8 @@ class Answering:
         self._invited: set[tuple[int, str]] = set()
         """Whom I asked to host me, by round: they may have my start model."""
         self._farewell: Blob | None = None
+        self.told: set[str] = set()
+        """Who has asked for my terms."""
         self.methods: Mapping[str, Answer] = {
             "hello": self._hello,
             "terms": self._tell_terms,
@@ -121,6 +123,7 @@ class Answering:
             phase = self._moments[newest].phase if self._moments else "joining"
         data: Mapping[str, int | float | str] = {
             "version": __version__,
+            "protocol": PROTOCOL,
             "round": newest,
             "phase": phase,
         }
@@ -132,6 +135,7 @@ class Answering:
         )
         self._audit.meters.bytes.labels("out").inc(len(head) + len(self._terms))
         request.reply(head + self._terms)
+        self.told.add(request.asker)
 
     def _card(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
         last = self._farewell if manifest.round < 0 else None

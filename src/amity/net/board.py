@@ -39,6 +39,7 @@ class Notice:
 def read_notice(manifest: Manifest, body: bytes, schema: WireSchema) -> Notice:
     """A card's content; the body may be missing, to be fetched later."""
     data: CardData = said(CardData, manifest)
+    schema = schema.at(manifest.round)
     needed = schema.sketch > 0 and data.phase == "ready"
     if needed != (manifest.length > 0):
         raise Refused(

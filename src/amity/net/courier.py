@@ -107,12 +107,13 @@ class Courier:
         data, nonce = self._calls.ask(peer, "hello", 0, {}, timeout)
         return self._open(data, self._want("answer", peer=peer, re=nonce, any=True))[0]
 
-    def terms(self, peer: str, timeout: float = 3.0) -> Terms | None:
-        """What a member says that all must have in common; None: too long to be told."""
+    def terms(self, peer: str, timeout: float = 3.0) -> tuple[str, Terms | None]:
+        """The digest of what a member says that all must have in common, and the whole of it;
+        None: too long to be told."""
         data, nonce = self._calls.ask(peer, "terms", 0, {}, timeout)
         manifest, body = self._open(data, self._want("terms", peer=peer, re=nonce, any=True))
         check_body(manifest, body)
-        return Terms.decode(body)
+        return manifest.schema_, Terms.decode(body)
 
     def ping(self, peer: str, timeout: float) -> None:
         """Is anybody there? If not, nobody waits for it any longer."""
@@ -144,7 +145,8 @@ class Courier:
         if notice.fetch:
             until = time.monotonic() + self._net.patience
             body = self._calls.body(peer, notice.manifest, {"kind": "card"}, until)
-            sketch = decode_sketch(body, self._schema.sketch, self._schema.bits)
+            schema = self._schema.at(notice.round)
+            sketch = decode_sketch(body, schema.sketch, schema.bits)
         if sketch is None:
             raise AskFailed("its card has no sketch")
         return Card(peer, notice.round, notice.data.examples, notice.data.degree, sketch)
@@ -184,6 +186,11 @@ class Courier:
         manifest, _ = self._open(data, self._want(kind, peer=peer, re=nonce))
         if self.in_step and manifest.round != round:
             raise Refused("wrong round", f"{manifest.round}, expected {round}")
+        schema = self._schema.at(manifest.round)
+        if schema is not self._schema.at(round):
+            raise Refused(
+                "wrong round", f"a change is planned between {manifest.round} and {round}"
+            )
         found = said(VisitData, manifest)
         self._tally.received("reply", REPLY_BYTES)
         body = self._calls.body(peer, manifest, {"kind": kind, "visit": nonce}, until)
@@ -191,6 +198,6 @@ class Courier:
             decode_share(manifest, body, self._schema) if kind == "visit" else (None, None)
         )
         if sketch is None:
-            sketch = decode_sketch(body, self._schema.probe, self._schema.bits)
+            sketch = decode_sketch(body, schema.probe, schema.bits)
         card = Card(peer, manifest.round, found.examples, found.degree, sketch)
         return Offer(found.examples, card, share, Losses(found.before, found.after))

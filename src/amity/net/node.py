@@ -30,6 +30,7 @@ from amity.net.rounds import Rounds
 from amity.net.setup import Setup
 from amity.net.spending import Spending
 from amity.net.workshop import Workshop
+from amity.round.deciding import carried
 from amity.store import RunDir, note_command
 
 
@@ -74,7 +75,7 @@ class Node:
         # of this thread: it may be another than the one that made the node
         torch.set_num_threads(1)
         config = self.workshop.config
-        with self._teller, RunDir.create(self._setup.state, config) as directory:
+        with self._teller, self._directory() as directory:
             if self.workshop.meaning is not None:
                 directory.same_data(self.workshop.meaning)
             note_command(directory.path)
@@ -87,11 +88,21 @@ class Node:
             try:
                 online.start(self.next_round, self._listen_in)
                 self._live(online, directory)
+                done = self.next_round >= config.rounds
+                online.status.state("done" if done else "stopped")
             except Exception as error:
-                online.audit("error", why=type(error).__name__, message=str(error)[:500])
+                why = type(error).__name__
+                online.audit("error", why=why, message=str(error)[:500], ended=True)
+                online.status.state("failed", str(error)[:500])
+                raise
+            except BaseException:
+                online.status.state("stopped", "by a signal")
                 raise
             finally:
                 online.close(self.next_round)
+
+    def _directory(self) -> RunDir:
+        return RunDir.create(self._setup.state, self.workshop.config, "peer", extend=True)
 
     def _online(self, setup: Setup) -> Online:
         shop, accounts = self.workshop, Accounts(setup.state / "disclosed.jsonl")
@@ -109,17 +120,23 @@ class Node:
         rounds = Rounds(workshop=self.workshop, online=online)
         online.waiting.gather(self.next_round)
         while self.next_round < self.workshop.config.rounds and not self.stop.is_set():
+            online.waiting.company(self.next_round)
+            if self.stop.is_set():
+                break
             now = online.waiting.catch_up(self.next_round)
             self._teller.progress(now.round, 0.0)
-            done = rounds.play(now, self.memory)
+            memory = carried(self.workshop.config, self.memory, self.next_round - 1, now.round)
+            done = rounds.play(now, memory)
             self.memory, self.next_round = done.memory, now.round + 1
             directory.append(done.report)
             directory.keep_best(done.report, self)
             directory.checkpoint(self)
             online.audit.flush()
+            online.status.note(round=self.next_round)
             self._teller.round(done.report)
         if not self.stop.is_set():
             rounds.finish()
+            online.waiting.refuse_solitude()
 
     @contextmanager
     def connected(self) -> Iterator[Online]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from amity.core import Card, PeerId
 from amity.errors import ConfigError
+from amity.net.accord import Accord
 from amity.net.answers import Answering
 from amity.net.audit import Audit
 from amity.net.board import Board, Notice
@@ -27,6 +28,7 @@ from amity.net.moment import Moment, Phase
 from amity.net.service import Service
 from amity.net.setup import Setup
 from amity.net.spending import Spending
+from amity.net.status import STATUS, StatusFile
 from amity.net.tally import Tally
 from amity.net.waiting import Waiting
 from amity.net.wire import Refused, Stamp
@@ -59,7 +61,13 @@ class Online:
             on_live=self.waiting.on_live,
             on_stranger=lambda name: self.audit("refused", "", "not on the roster", link=name[:63]),
         )
-        self.membership.go_online(handlers, beat=self.waiting.ping)
+        self.status.note(round=round)
+        self.membership.go_online(handlers, beat=self._beat)
+        self.status.beat()
+
+    def _beat(self) -> None:
+        self.waiting.ping()
+        self.status.beat()
 
     def close(self, round: int) -> None:
         """What moved since the last record stands in the last line of the log."""
@@ -88,7 +96,9 @@ class Online:
     @cached_property
     def stamp(self) -> Stamp:
         papers = self.papers
-        return Stamp(papers.identity, papers.roster.network, self.workshop.schema.digest)
+        schema = self.workshop.schema
+        later = tuple((start, one.digest) for start, one in schema.later)
+        return Stamp(papers.identity, papers.roster.network, schema.digest, later)
 
     @cached_property
     def board(self) -> Board:
@@ -169,16 +179,45 @@ class Online:
     @cached_property
     def waiting(self) -> Waiting:
         return Waiting(
+            me=self.workshop.me,
             net=self.setup.net,
             rounds=self.workshop.config.rounds,
             board=self.board,
             courier=self.courier,
             errands=self._errands,
             audit=self.audit,
+            accord=self.accord,
+            told=self.answers.told,
+            status=self.status,
             near=self.membership.near,
             roster=self.membership.roster,
             stop=self.stop,
         )
+
+    @cached_property
+    def accord(self) -> Accord:
+        return Accord(
+            mine=self.workshop.terms, courier=self.courier, board=self.board, audit=self.audit
+        )
+
+    @cached_property
+    def status(self) -> StatusFile:
+        path, config = self.setup.state / STATUS, self.workshop.config
+        return StatusFile(path, self.workshop.me, config.rounds, self._around)
+
+    def _around(self) -> dict[str, Any]:
+        """Who is here, who is not, and who cannot learn with me."""
+        others = [j for j in self.membership.roster().names if j != self.workshop.me]
+        differs = self.accord.apart(others)
+        alive = [j for j in others if self.board.alive(j) and j not in differs]
+        return {
+            "present": [j for j in alive if self.accord.difference(j) == ""],
+            "mute": [j for j in alive if self.accord.difference(j) is None],
+            "away": [j for j in others if j not in alive and j not in differs],
+            "differs": differs,
+            "soon": {j: words for j in alive if (words := self.accord.coming(j))},
+            "least": self.setup.net.least,
+        }
 
     @cached_property
     def _allowances(self) -> Allowances:
@@ -218,7 +257,7 @@ class Online:
             format=self.setup.net.transfer,
             tally=self.tally,
             card=card,
-            spec=self.workshop.spec,
+            spec=self.workshop.spec(peer.round),
             degree=degree,
             phase=phase,
             says=says or {},

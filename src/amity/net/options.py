@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-Seconds = Annotated[float, Field(gt=0, le=86400)]
+Seconds = Annotated[float, Field(gt=0, le=86400), "seconds"]
 Count = Annotated[int, Field(ge=1, le=2**31)]
 
 
@@ -27,6 +27,8 @@ class Net:
     """So long an ask may take, with all its repetitions."""
     gather: Seconds = 30.0
     """So long the first round waits for members to appear."""
+    least: Annotated[int, Field(ge=0, le=2**31)] = 1
+    """No round begins with fewer neighbours present; it waits for them. 0: goes on alone."""
     staleness: Annotated[int, Field(ge=0)] = 3
     """With sync=none: cards that are more rounds behind mine are not used."""
     transfer: Literal["fp32", "bf16", "int8"] = "fp32"

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+import torch
+
+from amity.config import Config
 from amity.core import START, Decision, Memory, PeerId, Row, drive, follow, taken_from
 from amity.net.board import Notice
 from amity.net.desk import RemoteDesk
@@ -20,7 +23,7 @@ from amity.records import PeerRecord, Report, RoundRecord, Scores
 from amity.round.cards import Sketches
 from amity.round.clock import Clock
 from amity.round.deciding import blaming, plain, view_of
-from amity.round.recording import is_due, record_of
+from amity.round.recording import count_diverged, is_due, record_of
 from amity.round.saying import says_of
 from amity.round.shard import Trained
 
@@ -37,7 +40,8 @@ class Rounds:
 
     def __init__(self, *, workshop: Workshop, online: Online) -> None:
         self._shop, self._online = workshop, online
-        self._sketches = Sketches(workshop.spec)
+        self._phase: Config | None = None
+        self._sketches = Sketches(None)
 
     def play(self, now: Next, memory: Memory) -> Done:
         """One round, from its training to its record."""
@@ -52,8 +56,12 @@ class Rounds:
         clock.lap("select")
         self._shop.shard.absorb(self._shop.me, desk.mixed(decision), t)
         clock.lap("mix")
+        turn = self._train_alone(t)
+        if turn:
+            clock.lap("alone")
         self._tell_use(t, decision.row, desk)
-        return Done(self._report(t, decision, desk, trained, len(present), clock), decision.memory)
+        report = self._report(t, decision, desk, trained, len(present), clock, turn)
+        return Done(report, decision.memory)
 
     def finish(self) -> None:
         """All rounds are done: tell the others, and stay until they have what they need."""
@@ -75,7 +83,10 @@ class Rounds:
         self, t: int, near: tuple[PeerId, ...], phase: Phase, says: Mapping[str, float]
     ) -> tuple[Moment, Trained]:
         """Local training. After it the card is published, and peers that ask get what they need."""
-        shop, online, wanted = self._shop, self._online, self._sketches.wanted
+        shop, online = self._shop, self._online
+        if shop.config.at(t) is not self._phase:
+            self._phase, self._sketches = shop.config.at(t), Sketches(shop.spec(t))
+        wanted = self._sketches.wanted
         trained = online.spending.own(
             t, lambda allowed: shop.shard.train((shop.me,), t, wanted, (allowed,))[0]
         )
@@ -95,6 +106,19 @@ class Rounds:
         if self._online.line.show(card, again=moment.announcement):
             self._online.tally.sent("card", len(card.carried) * len(here))
 
+    def _train_alone(self, t: int) -> bool:
+        """Train my shadow, where there is one and it is its turn: in its first round, and every so
+        many rounds. Returns whether it was."""
+        shop, shadow = self._shop, self._shop.peer.shadow
+        if shadow is None:
+            return False
+        new = torch.equal(shadow.start, shadow.world.initial)
+        if not new and t % shop.config.eval.shadow:
+            return False
+        for trained in shop.shard.train_alone((shop.me,), t):
+            self._online.tally.pay(trained.forward, trained.backward)
+        return True
+
     # -- deciding ----------------------------------------------------------------------------------
 
     def _decide(
@@ -105,9 +129,9 @@ class Rounds:
         memory: Memory,
     ) -> Decision:
         """The strategy's decision; the network carries its asks."""
-        shop = self._shop
+        shop, config = self._shop, self._shop.config.at(moment.round)
         view = view_of(
-            shop.config,
+            config,
             me=shop.me,
             round=moment.round,
             neighbours=tuple(present),
@@ -115,8 +139,8 @@ class Rounds:
             card=moment.card,
             memory=memory,
         )
-        with blaming(shop.config, view):
-            decision = plain(drive(shop.decider.decide(view, {shop.me: 1.0}), desk.answer))
+        with blaming(config, view):
+            decision = plain(drive(config.decider.decide(view, {shop.me: 1.0}), desk.answer))
         if moment.phase == "joining":
             row = _of_friends(decision.row, shop.me)
             head = None if decision.head is None else follow(decision.head, decision.row, row)
@@ -137,20 +161,24 @@ class Rounds:
         trained: Trained,
         available: int,
         clock: Clock,
+        turn: bool,
     ) -> Report:
         """The same record as the simulator's, of this peer alone."""
         shop, online = self._shop, self._online
         online.tally.pay(trained.forward, trained.backward)
         ledger = online.tally.take()
-        due = is_due(t, shop.config.rounds, shop.config.eval.every)
+        due = is_due(t, shop.config.horizon(t), shop.config.eval.every)
+        scores = shop.shard.evaluate((shop.me,), t)[0] if due else Scores()
+        (alone,) = shop.shard.settle_alone((shop.me,), t, turn, due)
         record = record_of(
             peer=shop.me,
             round=t,
             available=available,
             decision=decision,
             train_loss=trained.loss,
+            diverged=trained.diverged,
             ledger=ledger,
-            scores=shop.shard.evaluate((shop.me,), t)[0] if due else Scores(),
+            scores=replace(scores, accuracy_alone=alone),
             missing=len(desk.missing),
             excluded=online.spending.excluded(desk.raw),
             **online.spending.spent,
@@ -171,6 +199,7 @@ def _of_network(record: PeerRecord) -> RoundRecord:
         round=record.round,
         taken=float(record.taken),
         accuracy=record.accuracy,
+        diverged=count_diverged([record]),
         epsilon=record.epsilon,
         excluded=record.excluded,
     )

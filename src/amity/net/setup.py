@@ -57,7 +57,7 @@ from amity.rng import rng
 from amity.round.build import deal_out, in_one_process
 from amity.topology import peer_names
 
-RUN_KEYS = (*SECTIONS, *PARTS, *SCALARS, "stages")
+RUN_KEYS = (*SECTIONS, *PARTS, *SCALARS, "stages", "changes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,15 +65,26 @@ class Who:
     """The section [peer]."""
 
     name: str
+    """As the roster calls me."""
     listen: str = ""
+    """HOST:PORT that others dial; empty: behind NAT, reached by way of the relay."""
     roster: str = "roster.toml"
+    """The list of members."""
     identity: str = "identity"
+    """The folder with key.pem, cert.pem and ca.pem."""
     state: str = "state"
+    """The run directory of this peer: checkpoint, records, log."""
     data: Literal["mine", "dealt"] = "mine"
+    """`mine`: all examples are mine. `dealt`: my part of a dataset that all have."""
     classes: tuple[str, ...] = ()
+    """All classes of the network in their order, the same for everyone; empty: I have them all."""
     metrics: Annotated[int, Field(ge=0, le=65535)] = 0
+    """Port for Prometheus on 127.0.0.1; 0: none."""
     sinks: tuple[str, ...] | None = None
+    """Who is told what happens here."""
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of my training examples that is set aside for validation; 0: as partition.validation
+    says."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,11 +195,12 @@ def split_net(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
 
 def for_network(config: Config) -> Config:
     """The config as a real peer runs it; what only a simulator can do is refused."""
-    if isinstance(config.strategy.instance, Reference):
-        raise ConfigError(
-            f"strategy={config.strategy.name}: is a reference that sees more than a peer can; it"
-            " runs in `amity run` only"
-        )
+    for _, phase in config.phases:
+        if isinstance(phase.strategy.instance, Reference):
+            raise ConfigError(
+                f"strategy={phase.strategy.name}: is a reference that sees more than a peer can; it"
+                " runs in `amity run` only"
+            )
     if not config.attack.instance.harmless:
         raise ConfigError(
             f"attack={config.attack.name}: is for `amity run`; real peers do not attack. Leave"

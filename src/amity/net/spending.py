@@ -74,7 +74,7 @@ class Spending:
         if self._budget.account is None:
             return None
         mechanism, method = self._config.privacy.instance, self._config.method.instance
-        answered = disclosed_facts(self._accounts.spent, self._config.decider.card)
+        answered = disclosed_facts(self._accounts.spent, self._config)
         return tuple(uncovered(mechanism, method, asked | answered))
 
     def close(self) -> None:

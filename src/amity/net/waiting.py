@@ -7,12 +7,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import wait
 from functools import partial
 from typing import NamedTuple
 
 from amity.core import PeerId
+from amity.errors import Failure
+from amity.net.accord import Accord
 from amity.net.audit import Audit
 from amity.net.board import Board, Notice
 from amity.net.courier import Courier
@@ -21,6 +23,7 @@ from amity.net.link.base import AskFailed
 from amity.net.membership import LOOK
 from amity.net.moment import Phase
 from amity.net.options import Net
+from amity.net.status import StatusFile
 from amity.net.tally import Near
 from amity.net.trust.roster import Roster
 from amity.net.wire import Refused
@@ -46,19 +49,24 @@ class Waiting:
     def __init__(
         self,
         *,
+        me: PeerId,
         net: Net,
         rounds: int,
         board: Board,
         courier: Courier,
         errands: Errands,
         audit: Audit,
+        accord: Accord,
+        told: Collection[PeerId],
+        status: StatusFile,
         near: Near,
         roster: Callable[[], Roster],
         stop: threading.Event,
     ) -> None:
-        self._net, self._rounds, self._near, self._roster = net, rounds, near, roster
+        self._me, self._net, self._rounds = me, net, rounds
+        self._near, self._roster = near, roster
         self._board, self._courier, self._errands, self._audit = board, courier, errands, audit
-        self._stop = stop
+        self._stop, self._accord, self._told, self._status = stop, accord, told, status
         self._awaited: frozenset[PeerId] = frozenset()
         """Whose cards this round is waiting for."""
         self._slow: Counter[PeerId] = Counter()
@@ -74,7 +82,7 @@ class Waiting:
         self._board.live(name, here)
         if here and not was:
             self._audit("joined", name)
-            self._look_for(name)
+            self._meet(name)
         elif was and not here:
             self._audit("left", name)
 
@@ -94,6 +102,16 @@ class Waiting:
             return
         except Refused as refused:
             self._audit.refuse(name, refused.reason, str(refused))
+
+    def _meet(self, name: PeerId) -> None:
+        """Find out whether a member can learn with me, and see its card if so."""
+
+        def met() -> None:
+            self._accord.meet(name)
+            if not self._accord.difference(name):
+                self._look(name)
+
+        self._errands.once("meet", name, met)
 
     def _look_for(self, name: PeerId) -> None:
         self._errands.once("look", name, partial(self._look, name))
@@ -117,15 +135,68 @@ class Waiting:
     def gather(self, t: int) -> None:
         """Before the very first round: give the others time to appear. A peer that comes later, or
         comes back, finds them running, and only waits until it has met them."""
-        began, near, board = time.monotonic(), self._near(t), self._board
+        began, near, board, said = time.monotonic(), self._near(t), self._board, False
         with board.changed:
             while not self._stop.is_set() and not all(board.alive(j) for j in near):
-                current = board.current(near)
-                under_way = current > 0 or (current == 0 and t > 0)
-                if time.monotonic() - began > (MEET if under_way else self._net.gather):
+                waited = time.monotonic() - began
+                back = t > 0 and any(board.alive(j) and board.newest(j) >= 0 for j in near)
+                under_way = back or board.current(near) > 0
+                if waited > (MEET if under_way else self._net.gather):
                     break
+                if waited > MEET and not said:
+                    said = True
+                    missing = [j for j in near if not board.alive(j)]
+                    self._audit("waits", why="to begin", seconds=self._net.gather, of=missing)
                 board.changed.wait(0.1)
         self._see([j for j in near if board.alive(j)], -1)
+
+    def company(self, t: int) -> None:
+        """Wait until as many neighbours are present as `net.least` asks for, so that nobody spends
+        its rounds alone. Raises if all other members differ from me: they never will learn with
+        me."""
+        self._accord.enter(t)
+        began, said = time.monotonic(), False
+        while not self._stop.is_set():
+            near = self._near(t)
+            for j in near:
+                if self._board.alive(j) and self._accord.difference(j) is None:
+                    self._meet(j)
+            lacking = self._lacking(near)
+            if not lacking:
+                break
+            self.refuse_solitude()
+            if not said and time.monotonic() - began > MEET:
+                said = True
+                self._audit("waits", why="for others", round=t, least=self._net.least, of=lacking)
+                self._status.state("waits", f"for {', '.join(lacking)}")
+            with self._board.changed:
+                self._board.changed.wait(0.1)
+        if said and not self._stop.is_set():
+            self._audit("goes on", why="others are here", round=t)
+            self._status.state("running")
+
+    def _lacking(self, near: Sequence[PeerId]) -> list[PeerId]:
+        """The neighbours of whom too few are present; empty: enough are, or all others are done and
+        have gone."""
+        here = [j for j in near if self._board.alive(j) and self._accord.difference(j) == ""]
+        to_come = [j for j in near if j in here or self._board.newest(j) < self._rounds]
+        enough = len(here) >= min(self._net.least, len(to_come))
+        return [] if enough else [j for j in to_come if j not in here]
+
+    def refuse_solitude(self) -> None:
+        """Raise if all other members differ from me."""
+        others = [j for j in self._roster().names if j != self._me]
+        apart = self._accord.apart(others)
+        if others and len(apart) == len(others):
+            self._let_ask(others)
+            raise Failure(f"all other members differ from this peer: {_told(apart)}")
+
+    def _let_ask(self, others: Sequence[PeerId]) -> None:
+        """Before I go, those who are here can find out for themselves in what we differ."""
+        until = time.monotonic() + 4 * MEET
+        while time.monotonic() < until and not self._stop.wait(0.05):
+            if all(j in self._told or not self._board.alive(j) for j in others):
+                return
 
     def catch_up(self, t: int) -> Next:
         """Go on with the round that the others are in; skipped rounds are reported. A newcomer
@@ -211,3 +282,11 @@ class Waiting:
                     return
                 board.changed.wait(0.2)
             look = self._nudge(waiting, look)
+
+
+def _told(apart: Mapping[PeerId, str]) -> str:
+    """Who differs in what; those who differ in the same are named together."""
+    by_words: dict[str, list[PeerId]] = {}
+    for name, words in sorted(apart.items()):
+        by_words.setdefault(words, []).append(name)
+    return "; ".join(f"{', '.join(names)}: {words}" for words, names in by_words.items())

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
-from amity.config import Config
+from amity.config import Change, Config
 from amity.core import PeerId, Strategy
 from amity.data import Dataset
 from amity.data.schema import Schema
@@ -42,7 +41,7 @@ class Workshop:
         me = setup.who.name
         dataset, data = data_of(setup, dataset or load_data(setup.config))
         dataset = replace(dataset, pixels=dataset.pixels.to(setup.config.device))
-        config = settled(RunDir.check(setup.state, setup.config), dataset)
+        config = settled(RunDir.check(setup.state, setup.config, "peer", extend=True), dataset)
         shard = make_shard(config, dataset, (me,), {me: data}, secret=True)
         learner = make_learner(config, dataset.shape, dataset.classes)
         terms = _terms(config, shard, dataset)
@@ -51,20 +50,19 @@ class Workshop:
             config=config,
             shard=shard,
             hosting=replace(shard.world, learner=learner),
-            schema=_schema(config, shard, terms.digest, setup.net.max_norm),
+            schema=_schema(config, shard, terms, setup.net.max_norm),
             terms=terms,
             meaning=dataset.schema if dataset.form is not None else None,
             budget=Budget.of(config, len(data.train)),
         )
 
-    @cached_property
-    def decider(self) -> Strategy:
-        return self.config.decider
+    def decider(self, round: int) -> Strategy:
+        """What decides in a round."""
+        return self.config.at(round).decider
 
-    @property
-    def spec(self) -> CardSpec | None:
-        """What goes onto cards; None: nothing."""
-        return self.decider.card
+    def spec(self, round: int) -> CardSpec | None:
+        """What goes onto the cards of a round; None: nothing."""
+        return self.decider(round).card
 
     @property
     def peer(self) -> Peer:
@@ -82,31 +80,52 @@ class Workshop:
 
 def _terms(config: Config, shard: Shard, dataset: Dataset) -> Terms:
     """What all members must have in common, found on this peer's own."""
-    spec = config.decider.card
     (peer,) = shard.peers.values()
-    card = None
-    if spec is not None:
-        card = (spec.proxy, spec.sketch, *([spec.bits] if spec.bits < 32 else []))
+    cards = [_shown(phase.decider.card) for _, phase in config.phases]
+    planned = zip(config.changes, config.phases[1:], cards[1:], strict=True)
     return Terms(
         data=dataset.schema.common,
         model=tuple((slot.name, tuple(slot.shape)) for slot in shard.world.learner.layout.slots),
         seed=config.seed,
-        card=card,
+        card=cards[0],
         masked=peer.rows.mask is not None,
+        changes=tuple((c.start, _said(c, phase), card) for c, (_, phase), card in planned),
     )
 
 
-def _schema(config: Config, shard: Shard, digest: str, max_norm: float) -> WireSchema:
-    """What bodies must look like, found on this peer's own."""
-    world, layout, spec = shard.world, shard.world.learner.layout, config.decider.card
+def _shown(spec: CardSpec | None) -> tuple[str | int, ...] | None:
+    """What cards show, as members compare it."""
+    if spec is None:
+        return None
+    return (spec.proxy, spec.sketch, *([spec.bits] if spec.bits < 32 else []))
+
+
+def _said(change: Change, phase: Config) -> str:
+    """A planned change in words. A class of one's own goes by its name and its code, wherever its
+    file lies."""
+    said = str(change)
+    for pick in (phase.strategy, *phase.stages):
+        if pick.code:
+            said = said.replace(pick.name, f"{pick.label} ({pick.code[:12]})")
+    return said
+
+
+def _schema(config: Config, shard: Shard, terms: Terms, max_norm: float) -> WireSchema:
+    """What bodies must look like, found on this peer's own, from each planned change on."""
     (peer,) = shard.peers.values()
     peer.trained.copy_(peer.start)
-    return WireSchema(
-        size=layout.size,
-        masked=peer.rows.mask is not None,
-        sketch=peer.card_length(spec) if spec else 0,
-        probe=len(world.sketcher(world.initial[layout.proxy], spec.sketch if spec else 0)),
-        bits=spec.bits if spec else 32,
-        digest=digest,
-        max_norm=max_norm,
-    )
+
+    def of(start: int, spec: CardSpec | None) -> WireSchema:
+        world, layout = shard.world, shard.world.learner.layout
+        return WireSchema(
+            size=layout.size,
+            masked=peer.rows.mask is not None,
+            sketch=peer.card_length(spec) if spec else 0,
+            probe=len(world.sketcher(world.initial[layout.proxy], spec.sketch if spec else 0)),
+            bits=spec.bits if spec else 32,
+            digest=terms.digest_at(start),
+            max_norm=max_norm,
+        )
+
+    first, *later = ((start, of(start, phase.decider.card)) for start, phase in config.phases)
+    return replace(first[1], later=tuple(later))

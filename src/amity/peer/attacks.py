@@ -96,6 +96,7 @@ class SignFlip(Attack):
 
     fakes_models = True
     scale: Annotated[float, Field(gt=0, le=1e6)] = 3.0
+    """Factor on its update, backwards."""
 
     def share(
         self, share: Share, start: torch.Tensor, initial: torch.Tensor, draw: np.random.Generator
@@ -110,6 +111,7 @@ class NoiseAttack(Attack):
 
     fakes_models = True
     std: Annotated[float, Field(gt=0, le=1e6)] = 0.1
+    """Standard deviation of the noise on every number."""
 
     def share(
         self, share: Share, start: torch.Tensor, initial: torch.Tensor, draw: np.random.Generator
@@ -127,6 +129,7 @@ class Scaled(Attack):
 
     fakes_models = True
     scale: Annotated[float, Field(gt=0, le=1e6)] = 10.0
+    """Factor on its update."""
 
     def share(
         self, share: Share, start: torch.Tensor, initial: torch.Tensor, draw: np.random.Generator
@@ -141,6 +144,7 @@ class Constant(Attack):
 
     fakes_models = True
     value: Annotated[float, Field(ge=-1e6, le=1e6)] = 0.1
+    """What all its numbers are."""
 
     def share(
         self, share: Share, start: torch.Tensor, initial: torch.Tensor, draw: np.random.Generator
@@ -168,6 +172,7 @@ class _Liar(Attack):
 
     fakes_models = True
     sends: Sends = "sign_flip"
+    """What its models are: honest ones, or those of another attack."""
 
     def share(
         self, share: Share, start: torch.Tensor, initial: torch.Tensor, draw: np.random.Generator

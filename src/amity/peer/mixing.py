@@ -181,6 +181,7 @@ class Trimmed:
     """
 
     share: Annotated[float, Field(ge=0, le=0.5)] = 0.3
+    """Share of the values that is cut off at each end; 0 is the mean, 0.5 the median."""
 
     def mix(self, row: Row, shares: Mapping[PeerId, Share]) -> Share:
         return _by_rank(

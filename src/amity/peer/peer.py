@@ -29,6 +29,7 @@ from amity.core import (
     Stats,
     Training,
     TrainingRequest,
+    in_force,
 )
 from amity.data.samples import PeerData, Samples
 from amity.errors import StrategyError
@@ -43,6 +44,9 @@ from amity.peer.proxy import CardSpec, Sketcher, directions_of, signs_of
 from amity.peer.solo import Solo, nothing_known
 from amity.rng import rng
 
+SHADOW = "shadow."
+"""Before the names of a shadow's vectors in a checkpoint."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class World:
@@ -56,6 +60,10 @@ class World:
     initial: torch.Tensor
     epochs: int
     epochs_head: int
+    later: tuple[tuple[int, tuple[int, int]], ...] = ()
+    """From which round on there are other numbers of epochs."""
+    extended: tuple[tuple[int, int], ...] = ()
+    """Before which round the run was extended, and how many rounds it had until then."""
     fact_examples: int
     """How many of its training examples a peer uses to answer facts about models (0: all)."""
     privacy: Mechanism = field(default_factory=NoPrivacy)
@@ -65,6 +73,14 @@ class World:
     secret: bool = False
     """Whether privacy draws from the operating system, as real peers do, and not from the seed that
     all members know."""
+
+    def epochs_at(self, round: int) -> tuple[int, int]:
+        """Epochs of a round: K_w, K_β."""
+        return in_force((self.epochs, self.epochs_head), self.later, round)
+
+    def horizon(self, round: int) -> int:
+        """How many rounds were planned when a round was done."""
+        return next((before for at, before in self.extended if round < at), self.rounds)
 
 
 @dataclass(frozen=True)
@@ -97,18 +113,22 @@ class Peer:
         self.ledger = Ledger()
         self.stats = Stats()
         self.attacking = name in world.attackers
-        planned = world.rounds * world.epochs
+        planned = world.horizon(0) * world.epochs
         self.solo = Solo(data.train, world.initial, world.learner, planned, rows.alone)
         self.allowed: int | None = None
         """How many more private steps (or uploads) the budget has room for; None: any number."""
         self.spent = 0
         """Private steps (or uploads) since a runtime last took them down."""
+        self.shadow: Peer | None = None
+        """What I would be if I learnt from nobody, where that is looked at. It never leaves me."""
 
     def reset(self) -> None:
         """The state before the first round."""
         self.round = 0
         self.start.copy_(self.world.initial)
         self._keep(self.rows.state, self.world.method.init(self.start, self.context("init")))
+        if self.shadow is not None:
+            self.shadow.reset()
 
     @property
     def start(self) -> torch.Tensor:
@@ -123,14 +143,15 @@ class Peer:
         stream = rng(world.seed, purpose, self.round, self.name, *names)
         if world.secret and world.privacy.trains:
             stream = _unguessable()  # who knows the batches knows better than ε says
+        epochs, epochs_head = world.epochs_at(self.round)
         return Context(
             learner=world.learner,
             train=self.data.train,
             rng=stream,
-            epochs=world.epochs,
-            epochs_head=world.epochs_head,
+            epochs=epochs,
+            epochs_head=epochs_head,
             round=self.round,
-            rounds=world.rounds,
+            rounds=world.horizon(self.round),
             seed=world.seed,
             purpose=purpose,
             visiting=visiting,
@@ -416,9 +437,11 @@ class Peer:
 
     def snapshot(self) -> Mapping[str, torch.Tensor]:
         """What a checkpoint must hold of me, besides the notebook."""
+        shadow = {} if self.shadow is None else self.shadow.snapshot()
         return {
             "start": self.start,
             **{f"state.{key}": value for key, value in self.rows.state.items()},
+            **{f"{SHADOW}{key}": value for key, value in shadow.items()},
         }
 
     def resume(self, round: int, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -429,3 +452,6 @@ class Peer:
         state = {k.removeprefix("state."): v for k, v in tensors.items() if k.startswith("state.")}
         self._keep(self.rows.state, state)
         self._keep(self.rows.next_state, state)
+        shadow = {k.removeprefix(SHADOW): v for k, v in tensors.items() if k.startswith(SHADOW)}
+        if self.shadow is not None and shadow:
+            self.shadow.resume(round, shadow)

@@ -127,9 +127,13 @@ class ProxyNoise(Mechanism):
     """
 
     sigma: Sigma = 2.0
+    """σ, standard deviation of the noise in units of clip / lot."""
     clip: Clip = 1.0
+    """C, the largest norm of what is shown; 0: any."""
     lot: Annotated[int, Field(ge=0)] = 0
+    """L, by which the noise is divided; 0: train.batch."""
     of: Literal["sketch", "phi"] = "sketch"
+    """What is noised: the sketch as it is sent, or the whole proxy before it is sketched."""
 
     def __post_init__(self) -> None:
         self._check()
@@ -152,10 +156,15 @@ class Accounted(Mechanism):
     """What mechanisms with an ε have in common."""
 
     sigma: Sigma = 1.0
+    """σ, standard deviation of the noise in units of clip; 0: none, and no ε."""
     clip: Clip = 1.0
+    """C, the largest norm of what is noised (an example's gradient, or an update); 0: any."""
     delta: Delta = 1e-5
+    """δ at which ε is told."""
     budget: EpsilonBudget = 0.0
+    """The ε at which a peer stops; 0: it never does."""
     accountant: Accountant = "rdp"
+    """How ε is computed: `rdp`, or `prv` (tighter, and seconds a figure)."""
 
     def __post_init__(self) -> None:
         self._check()

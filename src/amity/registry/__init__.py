@@ -7,6 +7,7 @@ package. A class or an object of a notebook, which has no file, takes part as we
 """
 
 from amity.registry.entries import Entry
+from amity.registry.explained import Option, meanings, options_of
 from amity.registry.files import USER_MODULE, code_of, importable
 from amity.registry.fingerprint import fingerprint
 from amity.registry.memory import Absent, in_memory
@@ -18,6 +19,7 @@ __all__ = [
     "USER_MODULE",
     "Absent",
     "Entry",
+    "Option",
     "Registry",
     "checked",
     "code_of",
@@ -26,4 +28,6 @@ __all__ = [
     "fingerprint",
     "importable",
     "in_memory",
+    "meanings",
+    "options_of",
 ]

@@ -6,14 +6,17 @@ import dataclasses
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from amity.errors import ConfigError, brief, unknown
+from amity.errors import ConfigError, brief, near, unknown
 from amity.registry.entries import AbsentEntry, Entry
 from amity.registry.files import address_of, code_of, importable, module_of
 from amity.registry.fingerprint import fingerprint
 from amity.registry.memory import Absent, in_memory, memory_name
 from amity.registry.options import fields_of
+from amity.registry.shape import UNDECORATED, bare_fields, plain_verbs
 
 T = TypeVar("T")
 Wrap = Callable[[Any], type[T] | None]
@@ -23,12 +26,19 @@ class Registry(Generic[T]):
     """All entries of one kind."""
 
     def __init__(
-        self, kind: str, *verbs: str, attributes: tuple[str, ...] = (), home: str = ""
+        self,
+        kind: str,
+        *verbs: str,
+        attributes: tuple[str, ...] = (),
+        generators: Mapping[str, str] | None = None,
+        home: str = "",
     ) -> None:
-        """`verbs` are the methods that a class of this kind must have, `attributes` what else.
-        `home` is a module, or a package all of whose modules are imported, when an entry is first
-        looked up: a new file in a package needs to be named nowhere."""
+        """`verbs` are the methods that a class of this kind must have, `attributes` what else, and
+        `generators` those of the verbs that yield, with what each returns at its end. `home` is a
+        module, or a package all of whose modules are imported, when an entry is first looked up: a
+        new file in a package needs to be named nowhere."""
         self.kind, self.verbs, self.attributes = kind, verbs, attributes
+        self.generators = generators or {}
         self._home = home
         self._wrap: Wrap[T] = lambda _thing: None
         self._entries: dict[str, Entry[T]] = {}
@@ -107,11 +117,16 @@ class Registry(Generic[T]):
         if wrapped is not None:
             return wrapped
         if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
-            raise ConfigError(f"{self.kind} {name!r}: {source} has no dataclass {attribute!r}")
+            raise ConfigError(f"{self.kind} {name!r}: {_no_dataclass(module, attribute)}")
         cls: type[Any] = found
-        for lack in self._lacking(cls):
-            raise ConfigError(f"{self.kind} {name!r}: {attribute} has no {lack}")
+        for wrong in self._wrong(cls):
+            raise ConfigError(f"{self.kind} {name!r}: {wrong}")
         return cls
+
+    def _wrong(self, cls: type) -> list[str]:
+        """Why a dataclass cannot be one of this kind, in a few words each; empty: it can."""
+        wrong = [f"{cls.__name__} has no {lack}" for lack in self._lacking(cls)]
+        return [*wrong, *bare_fields(cls), *plain_verbs(cls, self.generators)]
 
     def _lacking(self, cls: type) -> list[str]:
         """What a class of this kind must have, and this one has not."""
@@ -131,6 +146,8 @@ class Registry(Generic[T]):
             if wrapped is None:
                 return None
             return {"name": address_of(thing) or self._hold(thing, wrapped)}
+        for wrong in self._wrong(cls):
+            raise ConfigError(f"{self.kind}: {wrong}")
         name = self._name_of(cls)
         custom = {"preset": "custom"} if self[name].presets else {}
         return {"name": name, **custom, **({} if thing is cls else fields_of(thing))}
@@ -140,6 +157,8 @@ class Registry(Generic[T]):
         cls = thing if isinstance(thing, type) else type(thing)
         if dataclasses.is_dataclass(cls):
             return f"{cls.__name__} has no {self._lacking(cls)[0]}"
+        if all(callable(getattr(cls, verb, None)) for verb in self.verbs):
+            return f"{cls.__name__} {UNDECORATED}"
         if thing is cls or not isinstance(thing, str | int | float | list | None):
             return f"{cls.__name__} must be a frozen dataclass with {', '.join(self.verbs)}"
         return f"expected a name, got {thing!r}"
@@ -156,6 +175,18 @@ class Registry(Generic[T]):
         name = memory_name(digest, cls.__name__)
         self._held[name] = Entry(name, cls, code=digest)
         return name
+
+
+def _no_dataclass(module: ModuleType, attribute: str) -> str:
+    """Why a name in a module is no entry."""
+    found = getattr(module, attribute, None)
+    if isinstance(found, type):
+        return f"{attribute} {UNDECORATED}"
+    if found is not None:
+        return f"{attribute} is no class, but {type(found).__name__}"
+    source = Path(module.__file__).name if module.__file__ else module.__name__
+    close = near(attribute, [key for key, value in vars(module).items() if isinstance(value, type)])
+    return f"{source} has no class {attribute!r}" + (f"; did you mean {close!r}?" if close else "")
 
 
 def _identity(cls: type) -> tuple[str, str]:

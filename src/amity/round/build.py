@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from amity.config import SECTIONS, Config
+from amity.config import SECTIONS, Config, Train
 from amity.core import Context, PeerId
 from amity.data import Dataset, deal
 from amity.data.samples import PeerData
@@ -24,9 +24,9 @@ from amity.learn.learner import Learner, Precision, Recipe, native_bf16
 from amity.learn.models import build_module
 from amity.learn.stacked import Stack
 from amity.learn.tensors import TYPES
-from amity.peer.attacks import attackers
+from amity.peer.attacks import NoAttack, attackers
 from amity.peer.peer import Peer, World
-from amity.peer.privacy import needs_opacus
+from amity.peer.privacy import NoPrivacy, needs_opacus
 from amity.peer.proxy import Sketcher
 from amity.rng import rng
 from amity.round.matrices import Matrices
@@ -95,17 +95,8 @@ def make_learner(config: Config, shape: tuple[int, ...], classes: int) -> Learne
         torch.manual_seed(int(rng(config.seed, "model").integers(2**62)))
         model = config.model
         module = build_module(model.label, model.instance, shape, classes, own=bool(model.code))
-    train = config.train
-    recipe = Recipe(
-        lr=train.lr,
-        lr_head=train.lr_head or train.lr,
-        momentum=train.momentum,
-        weight_decay=train.weight_decay,
-        batch=train.batch,
-        clip=train.clip,
-        decay=train.decay,
-        augment=train.augment == "crop_flip",
-    )
+    train, (now, *later) = config.train, ((at, _recipe(c.train)) for at, c in config.phases)
+    recipe = replace(now[1], later=tuple(later))
     if recipe.augment and len(shape) != 3:
         raise ConfigError(
             f"train.augment: crop_flip needs images, got examples of shape {shape}; use"
@@ -115,6 +106,19 @@ def make_learner(config: Config, shape: tuple[int, ...], classes: int) -> Learne
     precision: Precision = "bf16" if train.precision == "bf16" else "fp32"
     return Learner(
         module, layout_of(module, layers.head, layers.proxy_layer), recipe, config.device, precision
+    )
+
+
+def _recipe(train: Train) -> Recipe:
+    return Recipe(
+        lr=train.lr,
+        lr_head=train.lr_head or train.lr,
+        momentum=train.momentum,
+        weight_decay=train.weight_decay,
+        batch=train.batch,
+        clip=train.clip,
+        decay=train.decay,
+        augment=train.augment == "crop_flip",
     )
 
 
@@ -217,6 +221,8 @@ def make_shard(
         initial=learner.initial(),
         epochs=config.train.epochs,
         epochs_head=config.train.epochs_head,
+        later=tuple((at, (c.train.epochs, c.train.epochs_head)) for at, c in config.phases[1:]),
+        extended=config.extended,
         fact_examples=config.facts.examples,
         privacy=config.privacy.instance,
         mixer=config.mixer.instance,
@@ -224,15 +230,29 @@ def make_shard(
         attackers=bad,
         secret=secret,
     )
-    state, share, mask = _slots(world, names[0], data[names[0]])
-    size = learner.layout.size
-    matrices = Matrices(names, size, state, share, mask, device=learner.device, shared=shared)
-    peers = {name: Peer(name, data[name], world, matrices.rows(name)) for name in names}
-    for peer in peers.values():
+    stack = Stack(learner) if config.engine.common.vectorise == "on" else None
+    shard = _shard_of(world, names, data, stack, shared)
+    if config.eval.shadow:
+        alone = replace(world, privacy=NoPrivacy(), attack=NoAttack(), attackers=frozenset())
+        shard.cast(_shard_of(alone, names, data, stack, shared))
+    for peer in shard.peers.values():
         peer.reset()
-    return Shard(
-        world, peers, matrices, Stack(learner) if config.engine.common.vectorise == "on" else None
-    )
+    return shard
+
+
+def _shard_of(
+    world: World,
+    names: tuple[PeerId, ...],
+    data: Mapping[PeerId, PeerData],
+    stack: Stack | None,
+    shared: bool,
+) -> Shard:
+    """These peers, with rows for their vectors."""
+    state, share, mask = _slots(world, names[0], data[names[0]])
+    layout, device = world.learner.layout, world.learner.device
+    matrices = Matrices(names, layout.size, state, share, mask, device=device, shared=shared)
+    peers = {name: Peer(name, data[name], world, matrices.rows(name)) for name in names}
+    return Shard(world, peers, matrices, stack)
 
 
 def _slots(
@@ -248,7 +268,7 @@ def _slots(
         epochs=world.epochs,
         epochs_head=world.epochs_head,
         round=0,
-        rounds=world.rounds,
+        rounds=world.horizon(0),
         seed=world.seed,
         purpose="init",
     )

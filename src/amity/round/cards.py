@@ -34,10 +34,6 @@ class Sketches:
         known."""
         return None if self._kept else self._spec
 
-    def forget(self) -> None:
-        """Before a restart: sketches that never change are computed again."""
-        self._kept.clear()
-
     def card(
         self,
         found: np.ndarray[Any, Any] | None,

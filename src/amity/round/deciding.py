@@ -30,7 +30,7 @@ def view_of(
     return View(
         me=me,
         round=round,
-        rounds=config.rounds,
+        rounds=config.horizon(round),
         neighbours=tuple(sorted(neighbours)),
         examples=examples,
         card=card,
@@ -38,6 +38,14 @@ def view_of(
         common_rng=rng(config.seed, "common", round),
         memory=own_notes(memory),
     )
+
+
+def carried(config: Config, memory: Memory, last: int, now: int) -> Memory:
+    """The notebook of a round as a later round begins with it: empty where another strategy, or
+    one with other options, takes over."""
+    before, after = config.at(max(last, 0)), config.at(now)
+    deciders = [[pick.to_dict() for pick in (c.strategy, *c.stages)] for c in (before, after)]
+    return memory if deciders[0] == deciders[1] else {}
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Any
 
 from amity.core import Decision, PeerId, taken_from
@@ -16,6 +18,7 @@ def record_of(
     available: int,
     decision: Decision,
     train_loss: float,
+    diverged: bool,
     ledger: Ledger,
     scores: Scores,
     **more: Any,
@@ -28,11 +31,22 @@ def record_of(
         taken=len(taken_from(decision.row, peer)),
         self_weight=decision.row.get(peer, 0.0),
         train_loss=train_loss,
+        diverged=True if diverged or _is_lost(scores.test_loss) else None,
         notes=decision.notes,
         **ledger.as_dict(),
         **vars(scores),
         **more,
     )
+
+
+def _is_lost(loss: float | None) -> bool:
+    """Whether a loss was measured and is no number."""
+    return loss is not None and not math.isfinite(loss)
+
+
+def count_diverged(records: Iterable[PeerRecord]) -> int | None:
+    """For the record of a network: how many honest peers have diverged; None: nobody."""
+    return sum(bool(r.diverged) and not r.attacker for r in records) or None
 
 
 def is_due(round: int, rounds: int, every: int) -> bool:

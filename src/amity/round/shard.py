@@ -7,6 +7,7 @@ writes rows that nothing in its own phase reads. So work that was interrupted is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -40,6 +41,8 @@ class Trained(NamedTuple):
     sketch: np.ndarray[Any, Any] | None
     sketching: tuple[int, int] = (0, 0)
     """The forward and backward passes among them that the sketch took."""
+    diverged: bool = False
+    """Whether it trained and its loss is no number."""
 
 
 class Answered(NamedTuple):
@@ -71,6 +74,14 @@ class Shard:
         """Models of peers elsewhere, for the job at hand."""
         self.lent_start: dict[PeerId, Share] = {}
         self._mixed: tuple[Any, Share] | None = None
+        self.shadows: Shard | None = None
+        """The same peers, had they learnt from nobody, where that is looked at."""
+
+    def cast(self, shadows: Shard) -> None:
+        """From now on there are shadows, to be trained too."""
+        self.shadows = shadows
+        for name, peer in self.peers.items():
+            peer.shadow = shadows.peers[name]
 
     def _at(self, names: Sequence[PeerId], round: int) -> list[Peer]:
         """These peers in a round, with fresh books."""
@@ -130,6 +141,7 @@ class Shard:
             peer.spent,
             sketch,
             (books.forward - before[0], books.backward - before[1]),
+            diverged(peer.stats.loss, peer.trained),
         )
 
     def measure(
@@ -226,6 +238,22 @@ class Shard:
             for at, (a, b, f) in enumerate(zip(local, mixed, final, strict=True))
         ]
 
+    def train_alone(self, names: tuple[PeerId, ...], round: int) -> list[Trained]:
+        """Train the shadows of a group."""
+        return [] if self.shadows is None else self.shadows.train(names, round, None)
+
+    def settle_alone(
+        self, names: tuple[PeerId, ...], round: int, trained: bool, due: bool
+    ) -> list[float | None]:
+        """Let the shadows of a group keep what they have `trained`, and measure them if that is
+        `due`: their test accuracies."""
+        shadows = self.shadows
+        if shadows is None:
+            return [None] * len(names)
+        for name in names if trained else ():
+            shadows.settle(name, {name: 1.0}, None, round)
+        return [s.accuracy for s in shadows.evaluate(names, round)] if due else [None] * len(names)
+
     def final_models(self, names: tuple[PeerId, ...], round: int) -> list[torch.Tensor]:
         """The method's own models of a group, after mixing."""
         peers = self._at(names, round)
@@ -308,6 +336,14 @@ class Shard:
             peers[at].ledger.forward += examples
             peers[at].ledger.backward += examples
         return dict(zip(fits, fitted, strict=True))
+
+
+def diverged(loss: float, trained: torch.Tensor) -> bool:
+    """Whether a training has diverged. Its loss is no number also where nothing was trained (no
+    epochs, a spent budget), but then the model is in order."""
+    if math.isnan(loss):
+        return not bool(torch.isfinite(trained).all())
+    return math.isinf(loss)
 
 
 def _kind(request: TrainingRequest) -> tuple[Any, ...]:

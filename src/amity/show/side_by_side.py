@@ -22,9 +22,9 @@ Comparisons = Mapping[str, "Comparison"]
 SHOWN = ("accuracy", "vs local", "harmed", "friends")
 """What the table says of a strategy in each world."""
 NOTE = (
-    "Accuracy in the last round in %, mean over peers ± std over seeds; points over training alone;"
-    " share of peers that do worse than alone; where there are groups, the share of true friends"
-    " among those taken."
+    "Accuracy in the last round in %, mean over peers ± std over seeds; points over training alone"
+    " ± half of the 95 % interval over seeds; share of peers that do worse than alone; where there"
+    " are groups, the share of true friends among those taken."
 )
 
 

@@ -60,6 +60,8 @@ class Line:
     """The largest ε of any peer and seed in the last round."""
     epsilon_excludes: str = ""
     """What ε does not cover; empty: nothing, it is a guarantee."""
+    diverged: int = 0
+    """Runs in which the loss of an honest peer was no number."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -150,6 +152,7 @@ def summarise(
         attackers_weight=_mean(results, "attackers_weight"),
         epsilon=max(epsilons, default=None),
         epsilon_excludes=", ".join(sorted(excluded)),
+        diverged=sum(any(r.diverged for r in result.rounds) for result in results),
     )
 
 

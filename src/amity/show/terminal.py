@@ -1,24 +1,19 @@
-"""What the command line prints: tables, a run at one look, entries with their options."""
+"""What the command line prints: tables, and a run at one look."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.measure import Measurement
-from rich.padding import Padding
-from rich.text import Text
 
-from amity.config import PARTS, SCALARS, SECTIONS, STAGE, Config
 from amity.console import blank_table, complain, err_console, out_console, say, status
-from amity.core import Reference
-from amity.errors import ConfigError, unknown
-from amity.registry import Entry, Registry
+from amity.show.alone import worth_of, worth_said
 from amity.show.columns import Shown, cells_of, columns_of
 from amity.show.decisions import last_round_said
+from amity.show.remarks import remarks, remarks_of
 from amity.show.summary import Line
 
 if TYPE_CHECKING:
@@ -33,7 +28,6 @@ __all__ = [
     "err_console",
     "out_console",
     "say",
-    "show_entries",
     "show_run",
     "show_sweep",
     "show_table",
@@ -46,6 +40,8 @@ def show_sweep(sweep: Sweep) -> None:
     """All tries, the chosen ones bold."""
     story, chosen = sweep.comparison.story, {one.label for one in sweep.best.values()}
     _print_lines(story.lines, story.references, chosen)
+    for remark in remarks_of(story.runs):
+        say(remark)
 
 
 def show_table(comparison: Comparison) -> None:
@@ -59,6 +55,8 @@ def show_table(comparison: Comparison) -> None:
     for line in story.lines:
         if line.epsilon_excludes:
             say(f"* {line.label}: ε is for the training only; it excludes {line.epsilon_excludes}")
+    for remark in remarks_of(comparison.results):
+        say(remark)
 
 
 def _print_lines(lines: Sequence[Line], references: Collection[str], bold: Collection[str]) -> None:
@@ -125,6 +123,8 @@ def show_worlds(worlds: Worlds) -> None:
             say(f"{world}: {story.standing}")
         if friend := story.said:
             say(f"{world}: here a friend is {friend}")
+        for remark in remarks_of(story.runs):
+            say(f"{world}: {remark}")
 
 
 def show_run(result: Result, page: Path) -> None:
@@ -133,77 +133,12 @@ def show_run(result: Result, page: Path) -> None:
     for column in columns_of([line], result.story.said):
         shown = f"{column.name:>10}  {escape(column.cell(line)):<14} [dim]{column.tip}[/dim]"
         out_console.print(shown, soft_wrap=True)
+    for word, remark in remarks(result).items():
+        say(f"{word:>10}  {remark}")
     if said := last_round_said(result):
         say(f"{'company':>10}  in the last round {said}")
+    if said := worth_said(worth_of(result.metrics)):
+        say(f"{'shadows':>10}  {said}")
     if result.privacy:
         say(f"{'privacy':>10}  {result.privacy}")
     say(f"report: {page}")
-
-
-def show_entries(kind: str = "", **more: Registry[Any]) -> None:
-    """All entries of a kind (or of every kind) with their options, and the keys of the run itself.
-    `more` are kinds that are no part of a run."""
-    kinds: dict[str, tuple[Registry[Any], type | None]] = {
-        name: (section.registry, section.common)
-        for name, section in {**SECTIONS, "stages": STAGE}.items()
-    }
-    kinds |= {name: (registry, None) for name, registry in more.items()}
-    wanted = {name: found for name, found in kinds.items() if kind[:4] == name[:4] or not kind}
-    if not wanted:
-        raise ConfigError(unknown("kind", kind, kinds))
-    for name, (registry, common) in wanted.items():
-        out_console.print(f"\n[bold]{name}=[/bold]")
-        for entry in registry:
-            _show_entry(entry)
-        if common is not None:
-            _wrapped(f"with any of them: {_options(common, {})}", 2)
-    if not kind:
-        _show_keys()
-
-
-def _show_keys() -> None:
-    """The keys of the run itself."""
-    out_console.print("\n[bold]of the run[/bold]")
-    scalars = [f for f in dataclasses.fields(Config) if f.name in SCALARS]
-    _wrapped("  ".join(f"{f.name}={f.default}" for f in scalars), 2)
-    for name, part in PARTS.items():
-        fields = dataclasses.fields(part)
-        _wrapped("  ".join(f"{name}.{f.name}={_shown(f.default)}" for f in fields), 2)
-    out_console.print(
-        "  [dim]defaults are the paper's; a dataset may suit others: see config.toml of a run[/dim]"
-    )
-
-
-def _wrapped(text: str, indent: int) -> None:
-    out_console.print(Padding(Text(text, style="dim"), (0, 0, 0, indent)))
-
-
-def _show_entry(entry: Entry[Any]) -> None:
-    reference = " [dim](reference)[/dim]" if issubclass(entry.cls, Reference) else ""
-    out_console.print(
-        f"  [bold cyan]{entry.name}[/bold cyan]{reference}  {entry.summary}", soft_wrap=True
-    )
-    presets = f"preset={entry.preset} ({', '.join(entry.presets)})  " if entry.presets else ""
-    options = _options(entry.cls, entry.resolve({}))
-    if presets or options:
-        _wrapped(f"{presets}{options}", 6)
-
-
-def _options(cls: type, values: Mapping[str, Any]) -> str:
-    """All options with their defaults (those of the entry, where it has its own) and choices."""
-    fields, hints = [f for f in dataclasses.fields(cls) if f.init], get_type_hints(cls)
-    return "  ".join(
-        f"{f.name}={_shown(values.get(f.name, f.default))}{_choices(hints.get(f.name))}"
-        for f in fields
-    )
-
-
-def _shown(value: Any) -> str:
-    return "(required)" if value is dataclasses.MISSING else str(value) or '""'
-
-
-def _choices(hint: Any) -> str:
-    """The values of a Literal option."""
-    nested = [hint, *get_args(hint)]
-    values = [str(value) for part in nested for value in get_args(part) if isinstance(value, str)]
-    return f" ({'|'.join(values)})" if values else ""

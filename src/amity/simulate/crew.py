@@ -36,6 +36,10 @@ TellPart = Callable[[float], None]
 """Told how much of a list of jobs is done."""
 
 
+def quiet(_share: float) -> None:
+    """Tells nobody."""
+
+
 class CrewLost(Failure):
     """A part of the crew is gone, and with it the rows of its peers. The run must go back to the
     last checkpoint."""

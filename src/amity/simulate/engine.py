@@ -26,14 +26,22 @@ from amity.records import PeerRecord, Report, RoundRecord, Scores
 from amity.round.build import bad_peers, deal_out, one_thread, settled, units_of
 from amity.round.cards import Sketches
 from amity.round.clock import Clock
+from amity.round.deciding import carried
 from amity.round.quality import choice_quality, gradient_metrics
-from amity.round.recording import is_due, record_of
+from amity.round.recording import count_diverged, is_due, record_of
 from amity.round.shard import Shard, Trained
 from amity.round.spending import Budget
 from amity.round.truth import Friendship
-from amity.simulate.crew import Crew
+from amity.simulate.crew import Crew, quiet
 from amity.simulate.desk import is_central
-from amity.simulate.jobs import EvaluateJob, GradientJob, SettleJob, TrainJob
+from amity.simulate.jobs import (
+    EvaluateJob,
+    GradientJob,
+    SettleAloneJob,
+    SettleJob,
+    TrainAloneJob,
+    TrainJob,
+)
 from amity.simulate.lockstep import Lockstep, Near
 from amity.simulate.seat import Seat, let_fakers_look
 from amity.topology import Network, peer_names
@@ -49,7 +57,7 @@ class Simulation:
         dataset = replace(dataset, pixels=dataset.pixels.to(config.device))
         self.config = config = settled(config, dataset)
         self.names = tuple(sorted(names or peer_names(config.peers)))
-        self.strategy, self.decider = config.strategy.instance, config.decider
+        self._enter(0)
         availability = config.topology.common
         self.network = Network(
             config.topology.instance,
@@ -82,6 +90,11 @@ class Simulation:
         """Called after the training of a round, before anybody decides: to look at what cards would
         tell."""
         self._told = time.monotonic()
+
+    def _enter(self, t: int) -> None:
+        """Stand in the phase of a round: what decides may have changed, by plan."""
+        self._since, self._now = next(p for p in reversed(self.config.phases) if p[0] <= t)
+        self.strategy, self.decider = self._now.strategy.instance, self._now.decider
         self._sketches = Sketches(self.decider.card)
 
     def __enter__(self) -> Simulation:
@@ -138,6 +151,10 @@ class Simulation:
 
     def _round(self, t: int) -> Report:
         clock = Clock()
+        if self.config.at(t) is not self._now:
+            self._enter(t)
+        for seat in self.seats.values() if t == self._since else ():
+            seat.memory = carried(self.config, seat.memory, t - 1, t)
         near = self.network.neighbours(t, everyone=is_central(self.strategy))
         self._train(t, near)
         if self.on_trained is not None:
@@ -148,7 +165,7 @@ class Simulation:
         self._mix(t, decided, brought)
         clock.lap("mix")
         self.next_round = t + 1
-        scores = self._evaluate(t)
+        scores = self._alone(t, self._evaluate(t))
         records = {
             name: self._record(name, t, len(near[name]), decided[name], scores.get(name, Scores()))
             for name in self.names
@@ -160,7 +177,7 @@ class Simulation:
 
     def _lockstep(self, t: int) -> Lockstep:
         return Lockstep(
-            config=self.config,
+            config=self._now,
             decider=self.decider,
             seats=self.seats,
             network=self.network,
@@ -189,11 +206,11 @@ class Simulation:
         """Take down the results of a training. A sketch that never changes is computed again after
         a resume, and not counted."""
         backward, forward = trained.backward, trained.forward
-        if self._sketches.lasting and seat.round > 0:
+        if self._sketches.lasting and seat.round > self._since:
             forward, backward = forward - trained.sketching[0], backward - trained.sketching[1]
         seat.pay(forward, backward)
         seat.private += trained.private
-        seat.train_loss = trained.loss
+        seat.train_loss, seat.diverged = trained.loss, trained.diverged
         seat.share_bytes, seat.start_bytes = trained.share_bytes, trained.start_bytes
         seat.card = self._sketches.card(
             trained.sketch,
@@ -220,7 +237,7 @@ class Simulation:
 
     def _evaluate(self, t: int) -> dict[PeerId, Scores]:
         """Test accuracies, in rounds in which they are measured."""
-        if not is_due(t, self.config.rounds, self.config.eval.every):
+        if not is_due(t, self.config.horizon(t), self.config.eval.every):
             return {}
         jobs = [EvaluateJob(at=unit[0], round=t, unit=unit) for unit in self.units]
         results = self.crew.do(jobs, self._tell(t, 0.7, 1))
@@ -229,6 +246,26 @@ class Simulation:
             for unit, scores in zip(self.units, results, strict=True)
             for name, score in zip(unit, scores, strict=True)
         }
+
+    def _alone(self, t: int, scores: dict[PeerId, Scores]) -> dict[PeerId, Scores]:
+        """The same, with what shadows reach that learn from nobody."""
+        every = self.config.eval.shadow
+        if not every:
+            return scores
+        turn = t % every == 0
+        train = [TrainAloneJob(at=unit[0], round=t, unit=unit) for unit in self.units]
+        for unit, trained in zip(
+            self.units, self.crew.do(train, quiet) if turn else (), strict=turn
+        ):
+            for name, mine in zip(unit, trained, strict=True):
+                self.seats[name].pay(mine.forward, mine.backward)
+        settle = [
+            SettleAloneJob(at=unit[0], round=t, unit=unit, trained=turn, due=bool(scores))
+            for unit in self.units
+        ]
+        found = zip(self.units, self.crew.do(settle, quiet), strict=True)
+        reached = {name: one for unit, part in found for name, one in zip(unit, part, strict=True)}
+        return {name: replace(s, accuracy_alone=reached[name]) for name, s in scores.items()}
 
     def _record(
         self, name: PeerId, t: int, available: int, decision: Decision, scores: Scores
@@ -240,6 +277,7 @@ class Simulation:
             available=available,
             decision=decision,
             train_loss=seat.train_loss,
+            diverged=seat.diverged,
             ledger=seat.ledger,
             scores=scores,
             attacker=name in self.attackers if self.attackers else None,
@@ -265,12 +303,13 @@ class Simulation:
         record = RoundRecord(
             round=t,
             accuracy=sum(scores) / len(scores) if scores else None,
+            diverged=count_diverged(records.values()),
             attackers_weight=self._of_attackers(rows, honest),
             **quality,
             **self._of_privacy(records),
         )
         every = self.config.eval.gradients_every
-        if every and is_due(t, self.config.rounds, every):
+        if every and is_due(t, self.config.horizon(t), every):
             record = self._with_theory(record, rows, near)
         return record
 
@@ -352,7 +391,7 @@ class Simulation:
             return
         seat.memory, seat.private = found["memory"], int(found["private"])
         if found["card"] is not None:
-            spec = self.decider.card
+            spec = self.config.at(seat.round).decider.card
             kind = torch.int8 if spec is not None and spec.bits == 1 else torch.float32
             sketch = torch.tensor(found["card"], dtype=kind)
             seat.card = Card(seat.name, seat.round, seat.examples, seat.degree, sketch)
@@ -362,7 +401,7 @@ class Simulation:
         self.crew.rebuild()
         for seat in self.seats.values():
             seat.memory, seat.private, seat.card = {}, 0, None
-        self._sketches.forget()
+        self._enter(0)
         self.next_round = 0
 
     def restore(
@@ -391,5 +430,5 @@ class Simulation:
         for name, seat in self.seats.items():
             seat.round = round - 1
             self._remember(seat, memories[name])
-        self._sketches.forget()
+        self._enter(round)
         self.next_round = round

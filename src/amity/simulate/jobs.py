@@ -135,6 +135,28 @@ class EvaluateJob(Job):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrainAloneJob(Job):
+    """Training of the shadows of a group, which learn from nobody."""
+
+    unit: tuple[PeerId, ...]
+
+    def on(self, shard: Shard) -> list[Trained]:
+        return shard.train_alone(self.unit, self.round)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettleAloneJob(Job):
+    """Let the shadows of a group keep what they have trained, and measure them if that is due."""
+
+    unit: tuple[PeerId, ...]
+    trained: bool
+    due: bool
+
+    def on(self, shard: Shard) -> list[float | None]:
+        return shard.settle_alone(self.unit, self.round, self.trained, self.due)
+
+
+@dataclass(frozen=True, kw_only=True)
 class GradientJob(Job):
     """The gradient at the common point, left in the row of `trained`."""
 

@@ -104,7 +104,9 @@ class Lockstep:
             memory=seat.memory,
         )
         desk = LocalDesk(seat, near, self.seats, self.network, strategy)
-        return _Course(desk, self.decider.decide(view, {name: 1.0}), view)
+        with blaming(self.config, view):  # what has no yield runs here
+            plan = self.decider.decide(view, {name: 1.0})
+        return _Course(desk, plan, view)
 
     def _advance(self, course: _Course, answers: Answers | None) -> None:
         """To the next ask, or to the decision."""

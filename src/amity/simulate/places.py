@@ -27,6 +27,7 @@ class ThisMachine:
 
     here: ClassVar[bool] = True
     workers: Annotated[int, Field(ge=0, le=1024)] = 0
+    """Processes; 0: as many as cores."""
 
     def hands(self, units: int) -> int:
         return min(self.workers or cores_for_me(), units)
@@ -60,8 +61,11 @@ class RayCluster:
 
     here: ClassVar[bool] = False
     address: str = ""
+    """HOST:PORT of the cluster; empty: one on this machine."""
     actors: Annotated[int, Field(ge=0, le=100_000)] = 0
+    """Actors with a CPU each; 0: as many as the cluster has CPUs."""
     timeout: Annotated[float, Field(gt=0)] = 600.0
+    """Seconds after which an answer that has not come counts as the loss of a node."""
 
     def hands(self, units: int) -> int:
         return max(1, min(self.actors, units))

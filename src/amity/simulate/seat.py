@@ -35,6 +35,7 @@ class Seat:
     card: Card | None = None
     ledger: Ledger = field(default_factory=Ledger)
     train_loss: float = float("nan")
+    diverged: bool = False
     share_bytes: int = 0
     start_bytes: int = 0
     losses: Losses | None = None

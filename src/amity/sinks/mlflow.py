@@ -43,8 +43,12 @@ class Mlflow:
     """
 
     uri: str = ""
+    """A database file such as runs/mlflow.db, or any tracking URI; empty: MLFLOW_TRACKING_URI, else
+    mlflow.db."""
     experiment: str = ""
+    """One name for all runs; empty: the folder of the comparison, or `amity`."""
     peers: bool = False
+    """Whether the numbers of each single peer are told too."""
 
     def open(self) -> Sink:
         try:

@@ -14,13 +14,32 @@ from rich.table import Table
 
 from amity.console import blank_table, out_console
 from amity.core import START
-from amity.events import Event, RoundDone, RunDone, RunFailed, RunQueued, RunStarted, Sink
+from amity.events import (
+    Event,
+    PeerEvent,
+    Progress,
+    RoundDone,
+    RunDone,
+    RunFailed,
+    RunQueued,
+    RunStarted,
+    Sink,
+)
 from amity.records import PeerRecord, Report
+from amity.sinks.happenings import GRAVE, Happenings
 from amity.sinks.plain import EVERY
 from amity.sinks.registry import sinks
 
 COLUMNS = ("peer", "round", "accuracy", "took from", "kB in", "s/round", "")
-STATES = {RunQueued: "waiting", RunStarted: "running", RunFailed: "failed", RunDone: "done"}
+WAITING = {"waits": "waits for others", "goes on": "running"}
+STATES: dict[type[Event], str] = {
+    RunQueued: "waiting",
+    RunStarted: "running",
+    Progress: "running",
+    RoundDone: "running",
+    RunFailed: "failed",
+    RunDone: "done",
+}
 
 
 @dataclass
@@ -51,6 +70,8 @@ class Peers:
                 self._peers.setdefault(name, Latest(event.rounds))
             latest = self._peers[name]
             latest.state = STATES.get(type(event), latest.state)
+            if isinstance(event, PeerEvent) and event.what in WAITING:
+                latest.state = WAITING[event.what]
             if isinstance(event, RoundDone):
                 latest.report = event.report
 
@@ -96,11 +117,13 @@ class LiveTable:
     """On a terminal."""
 
     def __init__(self, console: Console) -> None:
-        self._peers = Peers()
+        self._peers, self._happenings = Peers(), Happenings(GRAVE)
         self._live = Live(console=console, get_renderable=self._peers.table)
 
     def take(self, event: Event) -> None:
         self._peers.take(event)
+        if said := self._happenings.line(event):
+            self._live.console.print(said, soft_wrap=True, markup=False)
         if not self._live.is_started and not isinstance(event, RunQueued):
             self._live.start()
 
@@ -113,10 +136,12 @@ class LinesNowAndThen:
 
     def __init__(self, console: Console, every: float) -> None:
         self._peers, self._console, self._every = Peers(), console, every
-        self._last = -every
+        self._last, self._happenings = -every, Happenings(GRAVE)
 
     def take(self, event: Event) -> None:
         self._peers.take(event)
+        if said := self._happenings.line(event):
+            self._console.print(said, soft_wrap=True, markup=False)
         due = time.monotonic() - self._last > self._every
         if due and not isinstance(event, RunQueued):
             self._say()

@@ -100,6 +100,7 @@ class Prometheus:
     """http://127.0.0.1:PORT/metrics: round, accuracy, ε and seconds of every run."""
 
     port: Annotated[int, Field(ge=1, le=65535)] = 9464
+    """Of 127.0.0.1."""
 
     def open(self) -> Sink:
         try:

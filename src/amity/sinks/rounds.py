@@ -10,6 +10,7 @@ from amity.console import out_console
 from amity.core import START
 from amity.events import Event, RoundDone, Sink
 from amity.records import Report
+from amity.sinks.happenings import Happenings
 from amity.sinks.registry import sinks
 
 
@@ -26,9 +27,11 @@ class RoundLines:
     """`round 3: accuracy 81.2 %, took from hospital-b 0.40; 1.2 s`."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
+        self._console, self._happenings = console, Happenings()
 
     def take(self, event: Event) -> None:
+        if said := self._happenings.line(event):
+            self._console.print(said, soft_wrap=True, markup=False)
         if not isinstance(event, RoundDone):
             return
         report = event.report
@@ -47,7 +50,8 @@ class RoundLines:
 @sinks.register("rounds")
 @dataclass(frozen=True)
 class RoundByRound:
-    """A line on standard output for each round: accuracy, and from whom the peer took."""
+    """A line on standard output for each round: accuracy, and from whom the peer took; and for
+    whoever comes, leaves, is refused or waited for."""
 
     def open(self) -> Sink:
         return RoundLines(out_console)

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from amity.config import read_spec, split_list
 from amity.console import ReaderLeft
 from amity.errors import ConfigError, Misuse, line_of
-from amity.events import Event, Sink
+from amity.events import Diverged, Event, Sink
 from amity.sinks.notebook import in_notebook
 from amity.sinks.registry import Opens, sinks
 
@@ -78,6 +78,8 @@ class Stream:
     def __init__(self, wanted: Wanted = None) -> None:
         self._choices = choose(wanted)
         self._sinks: list[tuple[str, Sink]] = []
+        self._warned: set[str] = set()
+        """Of which runs it was said that they have diverged: once for all seeds."""
 
     def __enter__(self) -> Stream:
         self.open()
@@ -102,7 +104,12 @@ class Stream:
         self.close()
 
     def take(self, event: Event) -> None:
-        """Hand on an event."""
+        """Hand on an event. What nobody may miss is said here, whatever the sinks are."""
+        if isinstance(event, Diverged) and event.cell.label not in self._warned:
+            self._warned.add(event.cell.label)
+            one_of_many = event.cell.group and event.cell.label != event.peer
+            seed = f" seed {event.cell.seed}" if one_of_many else ""
+            logging.getLogger(__name__).warning("%s", f"{event.cell.label}{seed}: {event}")
         for one in list(self._sinks):
             name, sink = one
             try:

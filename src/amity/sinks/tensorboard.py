@@ -30,7 +30,9 @@ class TensorBoard:
     """
 
     dir: str = "tensorboard"
+    """Where the event files go."""
     peers: bool = False
+    """Whether the numbers of each single peer are told too."""
 
     def open(self) -> Sink:
         try:

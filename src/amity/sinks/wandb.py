@@ -28,10 +28,15 @@ class Wandb:
     """
 
     project: str = "amity"
+    """Of W&B."""
     entity: str = ""
+    """User or team of W&B; empty: as your account says."""
     mode: Literal["offline", "online"] = "offline"
+    """`offline`: nothing leaves this machine."""
     dir: str = "."
+    """Where the folder `wandb` is made."""
     peers: bool = False
+    """Whether the numbers of each single peer are told too."""
 
     def open(self) -> Sink:
         try:

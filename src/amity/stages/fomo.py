@@ -71,7 +71,9 @@ class FomoStage(Stage):
     held_out: ClassVar[float] = HELD_OUT
 
     norm: Norm = "l2"
+    """How far two models are apart: `l2` as in the paper, `l1` as in its code."""
     multiply: bool = False
+    """Whether the weights of the stage before are kept as factors."""
 
     def decide(self, view: View, row: Row) -> Plan:
         omega = yield from weigh(view, others(row, view), self.norm)

@@ -47,7 +47,9 @@ class Krum(Stage):
     """
 
     attackers: Annotated[float, Field(ge=0, lt=1)] = 0.3
+    """Share of the neighbours that is expected to be bad."""
     keep: Annotated[int, Field(ge=0)] = 0
+    """Models that stay; 0: all but those expected to be bad."""
 
     def decide(self, view: View, row: Row) -> Plan:
         chosen = others(row, view)

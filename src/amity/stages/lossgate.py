@@ -29,8 +29,11 @@ class LossGate(Stage):
     """
 
     factor: Annotated[float, Field(gt=0)] = 1.0
+    """Factor on the bar: above 1 lets more in."""
     own: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Share of my trained model's loss in the bar; the rest is the loss at the round's start."""
     split: Literal["train", "validation"] = "train"
+    """On which of my examples it is measured."""
 
     def decide(self, view: View, row: Row) -> Plan:
         chosen = others(row, view)

@@ -29,7 +29,9 @@ class NormClip(Stage):
     """
 
     clip: Annotated[float, Field(ge=0)] = 0.0
+    """How far a neighbour may move my model; 0: `factor` times my own step."""
     factor: Annotated[float, Field(gt=0)] = 1.0
+    """With clip=0: the bound in lengths of my own step of this round."""
 
     def decide(self, view: View, row: Row) -> Plan:
         chosen = others(row, view)

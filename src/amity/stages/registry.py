@@ -4,5 +4,10 @@ from amity.core import Strategy
 from amity.registry import Registry
 
 stages: Registry[Strategy] = Registry(
-    "stage", "decide", "pulls", attributes=("card",), home="amity.stages"
+    "stage",
+    "decide",
+    "pulls",
+    attributes=("card",),
+    generators={"decide": "Decision"},
+    home="amity.stages",
 )

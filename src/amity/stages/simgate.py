@@ -26,9 +26,13 @@ class SimilarityGate(Stage):
     """
 
     least: Annotated[float, Field(ge=-1, le=1)] = 0.0
+    """Who is less similar is dropped; −1 keeps everyone."""
     proxy: ProxyName = "grad"
+    """What cards show, if the strategy has none: `amity list proxies`."""
     sketch: Annotated[int, Field(ge=0)] = 256
+    """Numbers on such a card; 0: all."""
     bits: Bits = field(default=32, metadata=QUIET)
+    """Bits of a number on such a card: 1 shows the sign alone."""
 
     @property
     def card(self) -> CardSpec:

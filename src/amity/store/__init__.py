@@ -2,6 +2,7 @@
 
     config.toml                  the resolved config
     schema.json                  of one's own data: what inputs and classes mean
+    extended.jsonl               if it was extended: before which round, and to what
     metrics.jsonl                one line per round and peer
     edges.jsonl                  one line per round and peer: who took how much from whom
     rounds.jsonl                 one line per round: the whole network
@@ -19,24 +20,30 @@ trusted.
 from amity.store.best import best_model, best_records
 from amity.store.checks import differences, refuse_foreign, refuse_unusable, same_code
 from amity.store.commands import note_command, read_commands
+from amity.store.owner import Owner, how_to_go_on, owner_of, refuse_others
 from amity.store.reading import Commit, commits, read_config, read_lines, read_records, schema_of
-from amity.store.rundir import Checkpointed, RunDir, finished
+from amity.store.rundir import Checkpointed, RunDir, finished, locked
 
 __all__ = [
     "Checkpointed",
     "Commit",
+    "Owner",
     "RunDir",
     "best_model",
     "best_records",
     "commits",
     "differences",
     "finished",
+    "how_to_go_on",
+    "locked",
     "note_command",
+    "owner_of",
     "read_commands",
     "read_config",
     "read_lines",
     "read_records",
     "refuse_foreign",
+    "refuse_others",
     "refuse_unusable",
     "same_code",
     "schema_of",

@@ -9,6 +9,7 @@ from typing import Any
 
 from amity.config import Config
 from amity.errors import RunDirError
+from amity.store.owner import refuse_others
 from amity.store.reading import CODE
 
 
@@ -16,6 +17,7 @@ def refuse_foreign(path: Path, *known: str, found: str = "something else") -> No
     """Make a directory. Refuse one that holds anything other than these; `found` says what it holds
     then."""
     refuse_unusable(path)
+    refuse_others(path, "simulation")
     try:
         if (
             path.exists()

@@ -13,16 +13,19 @@ import safetensors
 
 from amity.config import Config, load
 from amity.data.schema import Schema
-from amity.errors import DataError, RunDirError
+from amity.errors import ConfigError, DataError, RunDirError
 from amity.learn.tensors import Archive, digest_of
 from amity.records import Record
+from amity.store.owner import OWNER, how_to_go_on, refuse_others
 
 CODE = "code.json"
 """Files of your own classes, with their digests."""
 SCHEMA = "schema.json"
 """What the inputs and classes of one's own data mean."""
-BEFORE = (".lock", "checkpoint", CODE)
+BEFORE = (".lock", "checkpoint", CODE, OWNER)
 """What may be there before config.toml is."""
+EXTENDED = "extended.jsonl"
+"""Where a run was extended (`extending.py`)."""
 LINES = ("metrics.jsonl", "edges.jsonl", "rounds.jsonl")
 
 
@@ -94,8 +97,20 @@ def read_config(path: Path) -> Config:
             f"{path}: holds a comparison, not a run; repeat its command with out={path} to go on"
         )
     if not (path / "config.toml").is_file():
+        refuse_others(path, "simulation")
         raise RunDirError(f"{path}: holds no run (no config.toml)")
-    return load(path / "config.toml")
+    return load_config(path)
+
+
+def load_config(path: Path) -> Config:
+    """As it was written when the run began, with what has extended it since."""
+    config, lines = load(path / "config.toml"), read_lines(path / EXTENDED)
+    if not lines:
+        return config
+    try:
+        return config.replace(**{key: value for key, value in lines[-1].items() if key != "at"})
+    except ConfigError as error:
+        raise RunDirError(f"{path / EXTENDED}: {error}") from None
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -105,7 +120,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     try:
         return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
     except ValueError:
-        raise RunDirError(f"{path}: is damaged; `amity resume {path.parent}` repairs it") from None
+        raise RunDirError(f"{path}: is damaged; {how_to_go_on(path.parent)} repairs it") from None
 
 
 R = TypeVar("R", bound=Record)

@@ -15,7 +15,7 @@ from typing import IO, Any, Protocol
 import torch
 
 from amity._version import __version__
-from amity.config import Config, load
+from amity.config import Config
 from amity.core import PeerId
 from amity.data.schema import Schema
 from amity.errors import RunDirError, StorageError, StrategyError, brief
@@ -24,6 +24,9 @@ from amity.learn.tensors import encode
 from amity.records import EdgeRecord, Record, Report, TimingRecord
 from amity.store.best import BestModels
 from amity.store.checks import differences, refuse_unusable, same_code
+from amity.store.extending import extend as extend_to
+from amity.store.extending import extension
+from amity.store.owner import Owner, elsewhere, how_to_go_on, mark, refuse_others
 from amity.store.reading import (
     BEFORE,
     CODE,
@@ -32,6 +35,7 @@ from amity.store.reading import (
     Commit,
     commits,
     config_digest,
+    load_config,
     read_config,
     schema_of,
 )
@@ -75,21 +79,19 @@ class RunDir:
         self._best = BestModels(path)
 
     @staticmethod
-    def check(path: Path, config: Config) -> Config:
+    def check(
+        path: Path, config: Config, owner: Owner = "simulation", extend: bool = False
+    ) -> Config:
         """Refuse a directory that cannot be used or belongs to something else. If it holds a run of
-        this config, what the config leaves open is taken from there."""
+        this config, what the config leaves open is taken from there. With `extend`, it may also
+        hold a shorter run of it."""
         refuse_unusable(path)
-        existing = path / "config.toml"
-        if existing.exists():
-            other = load(existing)
-            config = config.completed(other)
-            other = other.completed(config)
-            if other.digest != config.digest:
-                keys = ", ".join(differences(other, config)[:4])
-                raise RunDirError(
-                    f"{path}: holds a run of another config (differs in {keys}); choose another"
-                    " out="
-                )
+        refuse_others(path, owner)
+        if owner == "peer" and _untouched(path):
+            return config
+        if (path / "config.toml").exists():
+            longer = extension(path, config) if extend else None
+            config = longer or _same(path, config)
             same_code(path, config)
         elif path.exists() and any(
             p.name not in BEFORE and p.suffix != ".tmp" for p in path.iterdir()
@@ -98,9 +100,12 @@ class RunDir:
         return config
 
     @classmethod
-    def create(cls, path: Path, config: Config) -> RunDir:
-        """A new directory, or an old one of the same config."""
-        cls.check(path, config)
+    def create(
+        cls, path: Path, config: Config, owner: Owner = "simulation", extend: bool = False
+    ) -> RunDir:
+        """A new directory, or an old one of the same config; with `extend`, also of a shorter
+        one."""
+        cls.check(path, config, owner, extend)
         text = config.to_toml()
         try:
             (path / "checkpoint").mkdir(parents=True, exist_ok=True)
@@ -108,14 +113,19 @@ class RunDir:
             raise RunDirError(
                 f"{path}: cannot be created ({error.strerror}); choose another out="
             ) from None
-        if not (path / "config.toml").exists():
+        mark(path, owner)
+        if not (path / "config.toml").exists() or (owner == "peer" and _untouched(path)):
             if config.own_code:
                 write_atomically(path / CODE, dump(config.own_code))
             write_atomically(path / "config.toml", text.encode())
+        elif extend and (longer := extension(path, config)) is not None:
+            extend_to(path, longer)
         return cls(path, config)
 
     @classmethod
     def open(cls, path: Path) -> RunDir:
+        """A simulated run that is there already."""
+        refuse_others(path, "simulation")
         config = read_config(path)
         same_code(path, config)
         return cls(path, config)
@@ -159,13 +169,14 @@ class RunDir:
         if began is None and schema.columns and next(commits(self.path), None) is not None:
             raise RunDirError(
                 f"{self.path}: began when the columns of a table were inputs in the order of the"
-                " file; now they are in the order of their names. Choose another out="
+                f" file; now they are in the order of their names; {elsewhere(self.path)}"
             )
-        said = "" if began is None else schema.difference(began)
+        begun = next(commits(self.path), None) is not None
+        said = schema.difference(began) if began is not None and begun else ""
         if said:
             raise RunDirError(
                 f"{self.path}: its data has changed since it began (there): {said}; put it back, or"
-                " choose another out="
+                f" {elsewhere(self.path)}"
             )
         if began != schema:
             write_atomically(self.path / SCHEMA, dump(schema.to_dict()))
@@ -234,8 +245,8 @@ class RunDir:
 
     def _lost(self, what: str) -> StorageError:
         return StorageError(
-            f"{what}; everything up to the last checkpoint is kept: make room, then `amity resume"
-            f" {self.path}`"
+            f"{what}; everything up to the last checkpoint is kept: make room, then"
+            f" {how_to_go_on(self.path)}"
         )
 
     def checkpoint(self, simulation: Checkpointed) -> None:
@@ -273,6 +284,42 @@ class RunDir:
             old.unlink()
             old.with_suffix(".safetensors").unlink(missing_ok=True)
         self._best.commit()
+
+
+def _untouched(path: Path) -> bool:
+    """Whether a peer has begun here and no round is done: what was set wrong may be set right."""
+    if not (path / "config.toml").exists() or locked(path):
+        return False
+    lines = path / "metrics.jsonl"
+    return next(commits(path), None) is None and not (lines.is_file() and lines.stat().st_size)
+
+
+def locked(path: Path) -> bool:
+    """Whether a process is writing this directory."""
+    try:
+        with open(path / ".lock", "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _same(path: Path, config: Config) -> Config:
+    """The config, if the directory holds a run of it; what it leaves open is taken from there."""
+    other = load_config(path)
+    config = config.completed(other)
+    other = other.completed(config)
+    if other.digest == config.digest:
+        return config
+    keys = differences(other, config)
+    remedy = elsewhere(path)
+    if keys == ["rounds"] and config.rounds > other.rounds:
+        remedy = f"`amity resume {path} rounds={config.rounds}` extends it, or {remedy}"
+    raise RunDirError(
+        f"{path}: holds a run of another config (differs in {', '.join(keys[:4])}); {remedy}"
+    )
 
 
 def finished(path: Path, config: Config) -> bool:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from amity.choosing import finite, sample, ties
-from amity.core import Answers, Ask, Decision, PeerId, Plan, Row, View, spread
+from amity.core import Answers, Ask, Band, Decision, PeerId, Plan, Row, Traffic, View, spread
 from amity.facts import Loss, Losses, Probe, Pull, Reading, Reported, Similarity, Visit
 from amity.peer.proxy import Bits, CardSpec, ProxyName
 from amity.registry import QUIET
@@ -145,28 +145,57 @@ class Afind:
     """
 
     proxy: ProxyName = "grad"
+    """φ, what cards show of a peer's data: `amity list proxies`, or your own, `mine.py:Class`."""
     sketch: Annotated[int, Field(ge=0)] = 1024
+    """Numbers on a card, to which φ is compressed; 0: all of φ."""
     bits: Bits = field(default=32, metadata=QUIET)
+    """Bits of a number on a card: 1 shows the sign alone."""
     average: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """How much of the similarities of earlier rounds is kept: s̄ ← a·s̄ + (1 − a)·s; 0 forgets."""
     upsilon: Annotated[float, Field(gt=0)] | Literal["auto"] = 0.1
+    """υ, the temperature of p: towards 0 only the most similar counts, towards ∞ all are equal;
+    `auto` is half the standard deviation of the similarities."""
     threshold: confidence.Threshold = "normalised"
+    """How the threshold θ follows from the similarities; `fixed_k` takes the k most probable
+    instead."""
     entropy_over: Literal["neighbours", "coreset"] = "neighbours"
+    """Over whom the entropy h is: all in reach, or those taken last."""
     tau: Annotated[float, Field(gt=0)] = 0.5
+    """τ, factor on the threshold: towards 0 everyone is taken, above 2 perhaps nobody."""
     k: Annotated[int, Field(ge=1)] = 10
+    """Neighbours taken with threshold=fixed_k, or with ablation=i."""
     reprobe: Literal["coreset", "every", "all"] = "every"
+    """Whose cards are looked at: those taken (`coreset`), everyone from time to time (`every`), or
+    everyone in every round before the choice (`all`)."""
     reprobe_every: Annotated[int, Field(ge=1)] = 10
+    """Rounds between two looks at everyone, with reprobe=every."""
     loss_side: Literal["neighbour", "requester"] = "neighbour"
+    """Whose loss weighs: j's own on its data (`neighbour`), or that of j's model on mine
+    (`requester`)."""
     gamma: Annotated[float, Field(ge=0, le=1)] = 0.9
+    """γ, share of the loss before training in the smoothed loss; 1: nothing else counts."""
     smoothing: Literal["round", "across"] = "round"
+    """What the loss after training is smoothed with: that of the round's start (`round`), or that
+    of earlier rounds (`across`)."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
+    """T of the weights exp(−loss/T): towards ∞ all weigh the same."""
     include_self: bool = True
+    """Whether my own model is part of my average, if four or more neighbours are."""
     min_neighbours: Annotated[int, Field(ge=0)] = 0
+    """At least so many are taken, the most probable first."""
     max_neighbours: Annotated[int, Field(ge=0)] = 0
+    """At most so many are taken; 0: any number."""
     cut: Literal["top", "draw"] = "top"
+    """Who stays if too many are admitted: the most probable (`top`), or a draw by p (`draw`)."""
     explore: Annotated[int, Field(ge=0)] = 0
+    """So many of the others are taken besides in every round, at random."""
     min_similarity: Annotated[float, Field(ge=-1, le=1)] = -1.0
+    """Who is less similar is never taken; −1: nobody is left out."""
     protocol: Literal["exchange", "visit"] = "exchange"
+    """`exchange`: everyone trains its own model and others pull it. `visit`: every neighbour trains
+    a copy of mine (Algorithm 1 to the letter; costs much more)."""
     ablation: Literal["i", "i+ii", "i+ii+iii"] = "i+ii+iii"
+    """The parts that are in use, as in Table 2: (i) similarity, (ii) threshold, (iii) weights."""
 
     def __post_init__(self) -> None:
         if self.protocol == "visit" and not self.card.kind.probed:
@@ -184,10 +213,27 @@ class Afind:
     def _threshold(self) -> confidence.Threshold:
         return self.threshold if "ii" in self.ablation.split("+") else "fixed_k"
 
-    def pulls(self, neighbours: int) -> float:
-        taken = min(self.k, neighbours) if self._threshold == "fixed_k" else neighbours / 3
-        taken = min(taken, self.max_neighbours or taken) + self.explore
-        return 2 * taken if self.protocol == "visit" else taken
+    def pulls(self, neighbours: int) -> Traffic:
+        """Whom the threshold admits is not known beforehand. A probe or a visit costs the one who
+        is asked a model."""
+        n, taken = neighbours, self._taken(neighbours)
+        looks = {"all": n, "every": n / self.reprobe_every, "coreset": 0.0}[self.reprobe]
+        if self.protocol == "visit" or self.card.kind.at_asker:
+            cards = Band(max(looks, taken.least), looks + taken.most)
+            sent = Band(cards.least, min(n, cards.most))
+            return Traffic(Band(taken.least + sent.least, taken.most + sent.most), cards)
+        if self.reprobe == "all":
+            return Traffic(taken)
+        return Traffic(taken, Band(max(looks, taken.least), min(n, looks + taken.most)))
+
+    def _taken(self, neighbours: int) -> Band:
+        """From how few to how many are taken in a round."""
+        most = min(neighbours, self.max_neighbours or neighbours)
+        least = min(self.min_neighbours, most)
+        if self._threshold == "fixed_k":
+            most = min(self.k, most)
+            least = most if self.min_similarity == -1 else min(least, most)
+        return Band(min(neighbours, least + self.explore), min(neighbours, most + self.explore))
 
     # -- the plan ----------------------------------------------------------------------------------
 

@@ -46,9 +46,13 @@ class Dac(Cardless):
     """
 
     k: Annotated[int, Field(ge=0)] = 10
+    """Neighbours drawn in a round, by how well their models do; 0 is training alone."""
     tau: Annotated[float, Field(ge=0, le=1e6)] = 20.0
+    """a: how sharp the draw becomes; 0 is almost uniform, a large value draws the best alone."""
     growth: Annotated[float, Field(ge=0, le=100)] = 0.2
+    """b: how fast it becomes so, per round."""
     weights: Literal["examples", "uniform"] = "examples"
+    """Of those drawn: by their numbers of examples, or equal."""
 
     def decide(self, view: View, row: Row) -> Plan:
         met: dict[PeerId, float] = dict(view.memory.get("met", {}))

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from amity.choosing import Cardless, finite
-from amity.core import Answers, Ask, Decision, PeerId, Plan, Row, View, spread
+from amity.core import Answers, Ask, Band, Decision, PeerId, Plan, Row, Traffic, View, spread
 from amity.facts import Distance, MixtureLoss
 from amity.stages.fomo import HELD_OUT
 from amity.strategies.registry import strategies
@@ -50,7 +50,9 @@ class Dpfl(Cardless):
     held_out: ClassVar[float] = HELD_OUT
 
     k: Annotated[int, Field(ge=1)] = 10
+    """At most so many neighbours are taken."""
     every: Annotated[int, Field(ge=0)] = 10
+    """Rounds between two searches among everyone; 0: only the first."""
 
     def decide(self, view: View, row: Row) -> Plan:
         found = view.memory.get("found")
@@ -79,9 +81,10 @@ class Dpfl(Cardless):
                 break
         return tuple(sorted(chosen - {view.me}))
 
-    def pulls(self, neighbours: int) -> float:
-        few = min(self.k, neighbours)
-        return few + (neighbours - few) / self.every if self.every else few
+    def pulls(self, neighbours: int) -> Traffic:
+        """Everyone every few rounds, in between those that were found."""
+        few, whole = min(self.k, neighbours), 1 / self.every if self.every else 0.0
+        return Traffic(Band(whole * neighbours, whole * neighbours + (1 - whole) * few))
 
 
 def _losses(

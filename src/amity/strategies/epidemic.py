@@ -54,6 +54,7 @@ class Epidemic(Cardless):
     """
 
     s: Annotated[int, Field(ge=0)] = 10
+    """Peers to which a peer sends its model in a round; 0 is training alone."""
 
     def decide(self, view: View, row: Row) -> Plan:
         everyone = tuple(sorted((view.me, *view.neighbours)))

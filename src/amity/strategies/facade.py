@@ -41,7 +41,9 @@ class Facade(Cardless):
     """
 
     clusters: Annotated[int, Field(ge=1, le=1000)] = 4
+    """K, heads that the network has."""
     k: Annotated[int, Field(ge=0)] = 10
+    """Neighbours drawn at random in a round, uniformly; 0 is training alone."""
 
     def decide(self, view: View, row: Row) -> Plan:
         mine: int | None = view.memory.get("index")

@@ -35,9 +35,14 @@ class FedAmp(Cardless):
     """
 
     k: Annotated[int, Field(ge=0)] = 10
+    """Neighbours drawn at random in a round, uniformly; 0 is training alone."""
     sigma: Annotated[float, Field(ge=0)] = 10.0
+    """σ: 0 weighs all neighbours equally, towards ∞ only the most similar counts."""
     own: Annotated[float, Field(ge=0, le=1)] = 0.3
+    """Weight of my own model."""
     of: Literal["update", "model"] = "update"
+    """What is compared: `update`, what was learned since the initial model that all have in common,
+    or the whole `model`."""
 
     def decide(self, view: View, row: Row) -> Plan:
         near = finite((yield Ask(Cosine(self.of), sample(view.neighbours, self.k, view.rng))))

@@ -31,6 +31,7 @@ class FedAvg(Cardless, Reference):
 
     ignores_graph = True
     fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the peers that takes part in a round."""
 
     def decide(self, view: View, row: Row) -> Plan:
         everyone = tuple(sorted((view.me, *view.neighbours)))

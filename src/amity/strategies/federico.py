@@ -35,9 +35,13 @@ class Federico(Cardless):
     """
 
     k: Annotated[int, Field(ge=0)] = 10
+    """Neighbours whose models are pulled in a round; 0 is training alone."""
     b: Annotated[float, Field(gt=0, le=1)] = 0.6
+    """How much a new loss counts against what is remembered; 1 remembers nothing."""
     eps: Annotated[float, Field(ge=0, le=1)] = 0.3
+    """ε, share of the neighbours that is drawn at random; the rest are the best."""
     weights: Literal["softmax", "uniform"] = "softmax"
+    """By a softmax of the losses, or equal."""
 
     def decide(self, view: View, row: Row) -> Plan:
         known: dict[PeerId, float] = dict(view.memory.get("loss", {}))

@@ -35,7 +35,10 @@ class FedSim(Cardless):
     """
 
     k: Annotated[int, Field(ge=0)] = 10
+    """Neighbours drawn at random in a round, uniformly; 0 is training alone."""
     of: Literal["update", "model"] = "update"
+    """What is compared: `update`, what was learned since the initial model that all have in common,
+    or the whole `model`."""
 
     def decide(self, view: View, row: Row) -> Plan:
         near = finite((yield Ask(Cosine(self.of), sample(view.neighbours, self.k, view.rng))))

@@ -37,9 +37,14 @@ class Fomo(Cardless):
     held_out: ClassVar[float] = HELD_OUT
 
     k: Annotated[int, Field(ge=0)] = 10
+    """Neighbours whose models are pulled in a round; 0 is training alone."""
     eps: Annotated[float, Field(ge=0, le=1)] = 0.3
+    """ε, share of the neighbours that is drawn at random in the first round; the rest are those who
+    helped most."""
     decay: Annotated[float, Field(ge=0, le=1)] = 0.05
+    """By how much ε falls in every round."""
     norm: Norm = "l2"
+    """How far two models are apart: `l2` as in the paper, `l1` as in its code."""
 
     def decide(self, view: View, row: Row) -> Plan:
         affinity: dict[PeerId, float] = dict(view.memory.get("affinity", {}))

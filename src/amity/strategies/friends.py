@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from amity.core import Answers, Ask, Decision, PeerId, Plan, Row, View, spread
+from amity.core import Answers, Ask, Band, Decision, PeerId, Plan, Row, Traffic, View, spread
 from amity.facts import Distance, Likeness, Pull
 from amity.peer.proxy import CardSpec, ProxyName
 from amity.peer.trials import Agreement, Alone, Skill
@@ -88,8 +88,11 @@ class Friends:
     """
 
     k: Annotated[int, Field(ge=0)] = 5
+    """Models that are taken in a round; 0 is training alone."""
     sketch: Annotated[int, Field(ge=0)] = 1024
+    """Numbers on a card, at most: small models have smaller cards; 0: all of φ."""
     proxy: ProxyName = "twins"
+    """What cards show, in two halves: `twins`, or `twins_body` of the body alone."""
 
     def __post_init__(self) -> None:
         if self.card.kind.parts != 2:
@@ -101,8 +104,9 @@ class Friends:
     def card(self) -> CardSpec:
         return CardSpec(self.proxy, self.sketch, bits=16, shrink=4, once=True)
 
-    def pulls(self, neighbours: int) -> float:
-        return min(self.k, neighbours)
+    def pulls(self, neighbours: int) -> Traffic:
+        """Nobody for who stays alone."""
+        return Traffic(Band(0, min(self.k, neighbours)))
 
     # -- the plan ----------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ class Gossip(Cardless):
     """
 
     k: Annotated[int, Field(ge=0)] = 10
+    """Neighbours drawn at random in a round, uniformly; 0 is training alone."""
 
     def decide(self, view: View, row: Row) -> Plan:
         arrived = yield Ask(Pull(), sample(view.neighbours, self.k, view.rng))

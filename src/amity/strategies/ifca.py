@@ -45,7 +45,9 @@ class Ifca(Cardless):
     """
 
     clusters: Annotated[int, Field(ge=1, le=1000)] = 4
+    """K, models that the network has."""
     fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the neighbours that is asked in a round."""
 
     def decide(self, view: View, row: Row) -> Plan:
         mine: int | None = view.memory.get("index")

@@ -67,9 +67,14 @@ class L2c(Cardless):
     held_out: ClassVar[float] = HELD_OUT
 
     k: Annotated[int, Field(ge=0)] = 10
+    """Neighbours that are asked after the first phase, those of the largest α; 0 is training
+    alone."""
     lr: Annotated[float, Field(ge=0)] = 0.1
+    """Learning rate of the mixing weights; 0 leaves them equal."""
     decay: Annotated[float, Field(ge=0)] = 0.01
+    """Weight decay of the mixing weights."""
     first_phase: Annotated[float, Field(ge=0, le=1)] = 0.2
+    """Share of all rounds in which everyone is asked."""
 
     def decide(self, view: View, row: Row) -> Plan:
         alpha: dict[PeerId, float] = dict(view.memory.get("alpha", {}))

@@ -36,8 +36,12 @@ class Morph(Cardless):
     """
 
     k: Annotated[int, Field(ge=0)] = 10
+    """Neighbours whose models are pulled in a round; 0 is training alone."""
     eps: Annotated[float, Field(ge=0, le=1)] = 0.3
+    """ε, share of the neighbours that is drawn at random; the rest are those least like me."""
     of: Literal["update", "model"] = "update"
+    """What is compared: `update`, what was learned since the initial model that all have in common,
+    or the whole `model`."""
 
     def decide(self, view: View, row: Row) -> Plan:
         known: dict[PeerId, float] = dict(view.memory.get("cosine", {}))

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from amity.choosing import Cardless
-from amity.core import Ask, Decision, PeerId, Plan, Reference, Row, View, spread
+from amity.core import Ask, Band, Decision, PeerId, Plan, Reference, Row, Traffic, View, spread
 from amity.facts import Groups, Labels, Pull
 from amity.strategies.registry import strategies
 
@@ -28,7 +28,9 @@ class Oracle(Cardless, Reference):
     """
 
     least: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """In a world without groups: who overlaps with my labels by less is no friend."""
     by: Literal["labels"] | None = None
+    """`labels`: goes by labels in worlds with groups too."""
 
     def decide(self, view: View, row: Row) -> Plan:
         everyone = (view.me, *view.neighbours)
@@ -47,5 +49,5 @@ class Oracle(Cardless, Reference):
         arrived = yield Ask(Pull(), friends)
         return Decision(spread({view.me: 1.0} | {j: alike[j] for j in arrived}), scores=alike)
 
-    def pulls(self, neighbours: int) -> float:
-        return neighbours / 3
+    def pulls(self, neighbours: int) -> Traffic:
+        return Traffic(Band(0, neighbours))

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from amity.choosing import Cardless, finite, sample
-from amity.core import Ask, Decision, PeerId, Plan, Row, View, spread
+from amity.core import Ask, Band, Decision, PeerId, Plan, Row, Traffic, View, spread
 from amity.facts import Loss, Pull
 from amity.strategies.registry import strategies
 
@@ -37,9 +37,13 @@ class Pens(Cardless):
     """
 
     sampled: Annotated[int, Field(ge=1)] = 10
+    """Neighbours whose models are tried in a round of the first phase."""
     top: Annotated[int, Field(ge=1)] = 2
+    """How many of those tried are taken."""
     k: Annotated[int, Field(ge=0)] = 10
+    """Neighbours taken in a round of the second phase."""
     first_phase: Annotated[float, Field(ge=0, le=1)] = 0.4
+    """Share of all rounds that is the first phase; 0 is Gossip."""
 
     def decide(self, view: View, row: Row) -> Plan:
         if view.round < math.ceil(self.first_phase * view.rounds):
@@ -64,6 +68,10 @@ class Pens(Cardless):
             spread((view.me, *best)), {"selected": selected, "expected": expected}, {}, scores
         )
 
-    def pulls(self, neighbours: int) -> float:
-        first = self.first_phase
-        return first * min(self.sampled, neighbours) + (1 - first) * min(self.k, neighbours)
+    def pulls(self, neighbours: int) -> Traffic:
+        """In the second phase at least one, at most k."""
+        few, later = min(1, self.k, neighbours), min(self.k, neighbours)
+        first = self.first_phase * min(self.sampled, neighbours)
+        return Traffic(
+            Band(first + (1 - self.first_phase) * few, first + (1 - self.first_phase) * later)
+        )

@@ -55,8 +55,11 @@ class PFedGraph(Cardless):
     """
 
     k: Annotated[int, Field(ge=0)] = 10
+    """Neighbours drawn at random in a round, uniformly; 0 is training alone."""
     lam: Annotated[float, Field(gt=0)] = 0.8
+    """λ: towards ∞ weights are shares of examples, towards 0 only the same count."""
     same: Annotated[float, Field(ge=0, le=1)] = 0.9
+    """A cosine above this counts as 1."""
 
     def decide(self, view: View, row: Row) -> Plan:
         examples = yield Ask(Pull(), sample(view.neighbours, self.k, view.rng))

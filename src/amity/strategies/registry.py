@@ -4,5 +4,10 @@ from amity.core import Strategy
 from amity.registry import Registry
 
 strategies: Registry[Strategy] = Registry(
-    "strategy", "decide", "pulls", attributes=("card",), home="amity.strategies"
+    "strategy",
+    "decide",
+    "pulls",
+    attributes=("card",),
+    generators={"decide": "Decision"},
+    home="amity.strategies",
 )

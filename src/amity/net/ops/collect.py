@@ -18,6 +18,7 @@ from amity.net.accounts import Privacy, privacy_of
 from amity.records import EdgeRecord, PeerRecord, Record, RoundRecord
 from amity.round.build import deal_out, load_data
 from amity.round.quality import Quality, choice_quality
+from amity.round.recording import count_diverged
 from amity.round.truth import Friendship
 from amity.store import read_lines, read_records
 from amity.topology import Network, peer_names
@@ -125,6 +126,7 @@ def _round(t: int, here: Sequence[PeerRecord], quality: Quality) -> RoundRecord:
         round=t,
         reported=len(here),
         accuracy=sum(scores) / len(scores) if scores else None,
+        diverged=count_diverged(here),
         excluded=tuple(sorted(set().union(*excluded))) if excluded else None,
         epsilon=max((r.epsilon for r in here if r.epsilon is not None), default=None),
         **quality,

@@ -37,19 +37,6 @@ def greetings(setup: Setup) -> Iterator[Finding]:
         yield Finding("greet", False, str(error))
 
 
-def difference_to(online: Online, j: str) -> str:
-    """In what a member that runs differs from me."""
-    plainly = (
-        "has other inputs, classes, model, proxy, kind of method or seed; compare [run] and"
-        " `classes` of peer.toml"
-    )
-    try:
-        terms = online.courier.terms(j)
-    except (AskFailed, Refused):
-        return plainly
-    return plainly if terms is None else online.workshop.terms.difference(terms) or plainly
-
-
 def _greet(online: Online, j: str) -> Finding:
     try:
         manifest = online.courier.hello(j)
@@ -60,8 +47,11 @@ def _greet(online: Online, j: str) -> Finding:
         return Finding(
             f"greet {j}", False, f"its clock and mine are {abs(apart):.0f} s apart; set them (NTP)"
         )
-    if manifest.schema_ != online.workshop.schema.digest:
-        return Finding(f"greet {j}", False, difference_to(online, j))
+    round = manifest.data.get("round")
+    online.accord.enter(round if isinstance(round, int) else 0)
+    online.accord.meet(j)
+    if differs := online.accord.difference(j) or online.accord.coming(j):
+        return Finding(f"greet {j}", False, differs)
     version = str(manifest.data.get("version"))[:20]
     other = "" if version == __version__ else f", Amity {version} (mine: {__version__})"
-    return Finding(f"greet {j}", True, f"same model, in round {manifest.data.get('round')}{other}")
+    return Finding(f"greet {j}", True, f"same model, in round {round}{other}")

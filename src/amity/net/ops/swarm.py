@@ -28,8 +28,8 @@ import tomli_w
 from amity.config import Config
 from amity.core import PeerId
 from amity.data import Dataset
-from amity.errors import ConfigError, Failure, IdentityError, RunDirError
-from amity.events import Tell, nobody
+from amity.errors import ConfigError, Failure, IdentityError
+from amity.events import Event, PeerEvent, Progress, RoundDone, Tell, nobody
 from amity.files import write_atomically
 from amity.net.link import transport_of
 from amity.net.ops.life import Life
@@ -72,17 +72,18 @@ class Swarm:
             )
         needs_opacus(self.config.privacy.instance)
         self.transport = transport_of(self.net.link)
-        if (self.out / "rounds.jsonl").exists() and not (self.out / "peers").exists():
-            raise RunDirError(f"{self.out}: holds a simulated run; choose another out=")
         self.names = peer_names(self.config.peers)
         self.processes: dict[PeerId, Any] = {}
         self.dataset: Dataset = load_data(self.config)
         # a world that cannot be dealt out is found here, not by every peer
         deal_out(self.config, self.dataset, self.names)
         self.config = settled(
-            for_network(RunDir.check(self.out, for_network(self.config))), self.dataset
+            for_network(RunDir.check(self.out, for_network(self.config), "swarm", extend=True)),
+            self.dataset,
         )
-        self._ears = Ears(self.tell, self.out, self.config)
+        self._ears = Ears(self._told, self.out, self.config)
+        self._idle: dict[PeerId, str] = {}
+        """Who waits for others, and what was said of it when that was in vain."""
 
     def folder(self, name: PeerId) -> Path:
         return self.out / "peers" / name
@@ -92,7 +93,7 @@ class Swarm:
     def lay_out(self, say: Callable[[str], None] = lambda _text: None) -> None:
         """Authority, keys, certificates, roster and one folder per peer; what is there already and
         still good is kept."""
-        RunDir.create(self.out, self.config)
+        RunDir.create(self.out, self.config, "swarm", extend=True)
         if not (self.out / "ca" / "ca.pem").exists():
             ca_init(self.out / "ca", "Amity swarm")
         members = []
@@ -145,7 +146,9 @@ class Swarm:
             "data": "dealt",
             **more,
         }
-        text = tomli_w.dumps({"peer": who, "net": asdict(self.net), "run": self.config.to_dict()})
+        # where a run was extended is found by each peer in its own state
+        run = {key: value for key, value in self.config.to_dict().items() if key != "extended"}
+        text = tomli_w.dumps({"peer": who, "net": asdict(self.net), "run": run})
         write_atomically(self.folder(name) / "peer.toml", text.encode())
 
     def write_roster(self, roster: Roster) -> None:
@@ -192,10 +195,31 @@ class Swarm:
             if until is not None and time.monotonic() > until:
                 raise TimeoutError(f"still running: {', '.join(self.running)}")
             self.hear()
+            self._end_hopeless()
             wait(self._ears.waiting_for, timeout=0.1)
         for process in self.processes.values():
             process.join()
         self.hear()
+
+    def _told(self, event: Event) -> None:
+        """Take down who waits, and tell on."""
+        name = event.cell.label
+        if isinstance(event, PeerEvent) and (event.what, event.why) == ("waits", "for others"):
+            self._idle.setdefault(name, "")
+        elif isinstance(event, Progress | RoundDone):
+            self._idle.pop(name, None)
+        self.tell(event)
+
+    def _end_hopeless(self) -> None:
+        """End those that wait for others when too few are left to come: nobody starts them
+        again."""
+        running = self.running
+        for name, said in self._idle.items():
+            if name in running and not said and len(running) - 1 < self.net.least:
+                self._idle[name] = (
+                    "waits for others, which have ended; net.least=0 lets it go on alone"
+                )
+                self.kill(name, signal.SIGTERM)
 
     def stop(self) -> None:
         """End all peers; they keep what they have done."""
@@ -221,6 +245,8 @@ class Swarm:
         process = self.processes[name]
         if process.is_alive():
             return None
+        if self._idle.get(name):
+            return self._idle[name]
         if process.exitcode < 0:
             return f"killed by {signal.Signals(-process.exitcode).name}"
         return self._last_words(name) if process.exitcode else "ended before its last round"
@@ -234,7 +260,8 @@ class Swarm:
     def failed(self) -> dict[PeerId, str]:
         """Those whose process ended with an error, and its last line."""
         ended = {name: p.exitcode for name, p in self.processes.items() if not p.is_alive()}
-        return {name: self._last_words(name) for name, code in ended.items() if code}
+        failed = {name: self._last_words(name) for name, code in ended.items() if code}
+        return failed | {name: said for name, said in self._idle.items() if said and name in ended}
 
 
 def free_ports(count: int) -> list[int]:

@@ -41,6 +41,7 @@ from amity.net.wire.heads import (
 from amity.net.wire.manifest import (
     LARGEST_HEADER,
     LARGEST_TERMS,
+    PROTOCOL,
     CardData,
     Format,
     Kind,
@@ -54,7 +55,7 @@ from amity.net.wire.manifest import (
     said,
     says_in,
 )
-from amity.net.wire.terms import Terms
+from amity.net.wire.terms import Terms, other_protocol
 
 __all__ = [
     "BLOCK",
@@ -64,6 +65,7 @@ __all__ = [
     "LARGEST_SKETCH",
     "LARGEST_TERMS",
     "MAGIC",
+    "PROTOCOL",
     "SKEW_MS",
     "CardData",
     "Expected",
@@ -86,6 +88,7 @@ __all__ = [
     "frame",
     "losses_of",
     "open_head",
+    "other_protocol",
     "quantise",
     "said",
     "says_in",

@@ -143,6 +143,7 @@ def decode_share(
     manifest: Manifest, body: bytes | bytearray, schema: WireSchema
 ) -> tuple[Share, torch.Tensor | None]:
     """The model of a body, and the sketch that a visit brings along."""
+    schema = schema.at(manifest.round)
     count, mask = _mask_of(body, schema) if schema.masked else (schema.size, None)
     shapes: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
         "theta": (_NUMBERS[manifest.format], (count,))

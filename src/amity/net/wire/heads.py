@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
+from amity.core import in_force
 from amity.net.trust.identity import Identity, fingerprint_of, verify
 from amity.net.trust.roster import Roster
 from amity.net.wire.manifest import Format, Kind, Manifest, Refused, WireSchema
@@ -34,6 +35,8 @@ class Stamp:
     identity: Identity
     network: str
     schema: str
+    later: tuple[tuple[int, str], ...] = ()
+    """From which round on which schema holds instead."""
 
     def seal(
         self,
@@ -57,7 +60,7 @@ class Stamp:
             "at": int(time.time() * 1000),
             "nonce": nonce or secrets.token_hex(16),
             "re": re,
-            "schema": self.schema,
+            "schema": in_force(self.schema, self.later, round),
             "length": len(body),
             "sha256": hashlib.sha256(body).hexdigest(),
             "format": format,
@@ -80,7 +83,8 @@ def unframe(data: bytes) -> tuple[bytes, bytes, bytes]:
         raise Refused("malformed", "shorter than a head")
     magic, signed, said_ = _SIZES.unpack_from(data)
     if magic != MAGIC:
-        raise Refused("malformed", "not a message of Amity")
+        other = magic[:3] == MAGIC[:3]
+        raise Refused("malformed", f"not a message of {'this version of ' * other}Amity")
     if signed > 128 or said_ > LARGEST_MANIFEST:
         raise Refused("malformed", "head too long")
     start, end = _SIZES.size + signed, _SIZES.size + signed + said_
@@ -126,11 +130,13 @@ def open_head(data: bytes, roster: Roster, want: Expected) -> tuple[Manifest, by
 def _check(manifest: Manifest, roster: Roster, want: Expected) -> None:
     _check_address(manifest, roster, want)
     _check_age(manifest, want.max_age)
-    if manifest.schema_ != want.schema.digest and not want.any_schema:
+    schema = want.schema.at(manifest.round)
+    if manifest.schema_ != schema.digest and not want.any_schema:
         raise Refused(
-            "wrong schema", f"{manifest.sender} has another model, classes, proxy or seed"
+            "wrong schema",
+            f"{manifest.sender} has other inputs, classes, model, proxy, seed or changes",
         )
-    if manifest.length > want.schema.longest(manifest.kind):
+    if manifest.length > schema.longest(manifest.kind):
         raise Refused("too long", f"{manifest.length} bytes for a {manifest.kind}")
 
 

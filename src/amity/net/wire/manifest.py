@@ -11,9 +11,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from amity.core import in_force
 from amity.facts import Losses
 from amity.round.saying import LARGEST_SAID, decode_says
 
+PROTOCOL = 2
+"""What peers say to each other, and how. 1 is that of Amity 0.1.0, which has no number on the
+wire."""
 LARGEST_HEADER = 4096
 """Of a body's safetensors header: we send at most four tensors."""
 LARGEST_TERMS = 96 * 1024
@@ -135,6 +139,12 @@ class WireSchema:
     """Bits of each of these numbers: 1 where only signs are shown."""
     max_norm: float = 1e6
     """No model of a larger norm is taken."""
+    later: tuple[tuple[int, WireSchema], ...] = ()
+    """From which round on which schema holds instead, by planned changes."""
+
+    def at(self, round: int) -> WireSchema:
+        """What holds in a round."""
+        return in_force(self, self.later, round)
 
     def longest(self, kind: str) -> int:
         """The most bytes that a body of a kind can have."""

@@ -4,17 +4,23 @@ differs is told in words in what."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from amity._version import __version__
 from amity.data.schema import Schema
 from amity.errors import DataError
-from amity.net.wire.manifest import LARGEST_TERMS, Refused, digest_of
+from amity.net.wire.manifest import LARGEST_TERMS, PROTOCOL, Refused, digest_of
 
 Word = Annotated[str, Field(max_length=200)]
+Text = Annotated[str, Field(max_length=2000)]
+Shown = tuple[Word | int, ...] | None
+"""Proxy, sketch and (if not 32) bits of what cards show; None: no cards."""
+Planned = tuple[int, Text, Shown]
+"""A planned change: from which round on, what it is, and what cards show then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,24 +32,46 @@ class Terms:
     model: tuple[tuple[str, tuple[int, ...]], ...]
     """Names and shapes of its parameters."""
     seed: int
-    card: tuple[Word | int, ...] | None
-    """Proxy, sketch and (if not 32) bits of what is shown; None: no cards."""
+    card: Shown
     masked: bool
     """Whether shares leave some coordinates out."""
+    changes: tuple[Planned, ...] = ()
+    """In the order of rounds. Those of rounds to come need not be the same yet."""
+    protocol: int = PROTOCOL
+    version: Word = __version__
 
     @property
     def digest(self) -> str:
-        """Names all of it on the wire."""
-        card = None if self.card is None else list(self.card)
-        common = {"data": self.data.digest, "card": card, "masked": self.masked, "seed": self.seed}
+        """Names all of it on the wire, before any change."""
+        return self.digest_at(0)
+
+    def digest_at(self, round: int) -> str:
+        """Names on the wire all that holds in a round."""
+        common: dict[str, Any] = {
+            "protocol": self.protocol,
+            "data": self.data.digest,
+            "card": self.card,
+            "masked": self.masked,
+            "seed": self.seed,
+            "changes": _until(self.changes, round),
+        }
         return digest_of(dict(self.model), common)
 
-    def difference(self, other: Terms) -> str:
-        """The first difference to another member's, in one line with its remedy; empty if there is
-        none. `here` are these terms, `there` the others."""
-        return next(self._differences(other), "")
+    def difference(self, other: Terms, round: int = 0) -> str:
+        """The first difference to another member's terms in a round, in one line with its remedy;
+        empty if there is none. `here` are these terms, `there` the others."""
+        return next(self._differences(other, round), "")
 
-    def _differences(self, other: Terms) -> Iterator[str]:
+    def coming(self, other: Terms, round: int) -> str:
+        """The first difference in changes that are planned for later than a round."""
+        mine, theirs = (
+            [change for change in terms.changes if change[0] > round] for terms in (self, other)
+        )
+        return _plans_apart(mine, theirs)
+
+    def _differences(self, other: Terms, round: int) -> Iterator[str]:
+        if self.protocol != other.protocol:
+            yield other_protocol(other.version, other.protocol)
         if said := self.data.difference(other.data):
             yield said
         if self.seed != other.seed:
@@ -61,6 +89,8 @@ class Terms:
             )
         if self.model != other.model:
             yield f"{_apart(dict(self.model), dict(other.model))}: say the same model under [run]"
+        if said := _plans_apart(_until(self.changes, round), _until(other.changes, round)):
+            yield said
 
     # -- as bytes ----------------------------------------------------------------------------------
 
@@ -77,6 +107,9 @@ class Terms:
             return None
         try:
             plain = json.loads(text)
+            if plain["protocol"] != PROTOCOL:
+                spoken = other_protocol(str(plain["version"]), int(plain["protocol"]))
+                raise Refused("other protocol", spoken)
             data = Schema.from_dict(plain.pop("data"), "data")
             return _TERMS.validate_python(plain | {"data": data})
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
@@ -86,6 +119,37 @@ class Terms:
 
 
 _TERMS = TypeAdapter(Terms)
+
+
+def other_protocol(version: str, protocol: int) -> str:
+    """What is said of a member whose version of Amity speaks otherwise."""
+    older, newer = ("there", "here") if protocol < PROTOCOL else ("here", "there")
+    return (
+        f"Amity {__version__} speaks protocol {PROTOCOL} here, and Amity {version[:20]!r} protocol"
+        f" {protocol} there: upgrade the one {older} to that {newer}"
+    )
+
+
+def _until(changes: Sequence[Planned], round: int) -> list[Planned]:
+    return [change for change in changes if change[0] <= round]
+
+
+def _plans_apart(here: Sequence[Planned], there: Sequence[Planned]) -> str:
+    """The first planned change that only one of two members knows."""
+    known = {(start, said) for start, said, _ in (*here, *there)}
+    sides = [({(start, said) for start, said, _ in side}) for side in (here, there)]
+    for start, said in sorted(known):
+        lacking = [
+            where
+            for where, side in zip(("here", "there"), sides, strict=True)
+            if (start, said) not in side
+        ]
+        if lacking:
+            return (
+                f"`changes` has {said[:200]!r} {'there' if lacking == ['here'] else 'here'}, and"
+                f" not {lacking[0]}: say the same changes under [run]"
+            )
+    return "" if list(here) == list(there) else "cards differ after a planned change"
 
 
 def _line(error: Exception) -> str:
