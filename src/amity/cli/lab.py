@@ -49,8 +49,9 @@ def resume(path: Where, words: Keys = None) -> None:
     from amity.lab.run import resume as resume_run
     from amity.show.terminal import show_run
     from amity.sinks.stream import choose
-    from amity.store import read_config
+    from amity.store import read_config, refuse_others
 
+    refuse_others(path, "simulation")
     mine = only(words or [], "sinks")
     choose(sinks_of(mine, None))  # mistakes are found before anything else is done
     if Result(path, read_config(path)).complete:

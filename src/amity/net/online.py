@@ -178,6 +178,7 @@ class Online:
 
     @cached_property
     def waiting(self) -> Waiting:
+        config = self.workshop.config
         return Waiting(
             me=self.workshop.me,
             net=self.setup.net,
@@ -189,6 +190,7 @@ class Online:
             accord=self.accord,
             told=self.answers.told,
             status=self.status,
+            alike=lambda one, other: config.at(one) is config.at(other),
             near=self.membership.near,
             roster=self.membership.roster,
             stop=self.stop,
