@@ -822,4 +822,6 @@ def test_every_decision_has_a_sentence() -> None:
     assert say({}) == ""
     some = [loner.notes, crowd.notes, crowd.notes, {}]
     assert Friends().sum_up(some) == "1 took nobody, 2 took everyone"
+    last = [loner.notes, {**crowd.notes, "settled": 1.0}]
+    assert Friends().sum_up(last) == "1 took nobody, 1 took nobody any more, after everyone before"
     assert Friends().sum_up([]) == ""

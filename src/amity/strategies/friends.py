@@ -222,9 +222,14 @@ class Friends:
 
     def sum_up(self, notes: Sequence[Mapping[str, float]]) -> str:
         """How many peers take whom."""
-        count = Counter(one["company"] for one in notes if "company" in one)
-        took = {code: TAKES[code].removeprefix("its ") for code in sorted(count)}
-        return ", ".join(f"{count[code]} took {whom}" for code, whom in took.items())
+        known = [one for one in notes if "company" in one]
+        now = Counter(one["company"] for one in known if not one["settled"])
+        took = {code: TAKES[code].removeprefix("its ") for code in sorted(now)}
+        said = [f"{now[code]} took {whom}" for code, whom in took.items()]
+        settled = sum(one["settled"] > 0 for one in known)
+        if settled:
+            said.append(f"{settled} took nobody any more, after everyone before")
+        return ", ".join(said)
 
 
 def _about_groups(notes: Mapping[str, float]) -> str:
