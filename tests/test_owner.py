@@ -78,7 +78,9 @@ def test_no_command_writes_into_the_records_of_a_swarm(
         assert code == 2, (command, error)
         assert len(error.strip().splitlines()) == 1, error
         assert contents(out) == before, command
-    assert "records of a swarm, which cannot be made again" in call(f"resume {out}")[2]
+    code, said, error = call(f"resume {out}")
+    assert (code, said) == (2, "")
+    assert "records of a swarm, which cannot be made again" in error
     with pytest.raises(RunDirError, match=f"`amity swarm` with the same keys and out={out}"):
         resume(out)
 

@@ -393,7 +393,7 @@ def test_a_sweep_is_read_back_from_its_folder(sweep: amity.Sweep) -> None:
 
 
 def test_a_second_grid_joins_the_first_in_its_folder() -> None:
-    for values in ([0.01], [0.1, 0.2]):
+    for values in ([0.01, 0.1], [0.1, 0.2]):
         amity.sweep(["local"], {"train.lr": values}, config=tiny(rounds=1), out="s", jobs=1)
     assert [one.label for one in read_sweep(Path("s")).tries] == [
         f"local, train.lr={value}" for value in (0.01, 0.1, 0.2)

@@ -49,7 +49,9 @@ def resume(path: Where, words: Keys = None) -> None:
     from amity.lab.run import resume as resume_run
     from amity.show.terminal import show_run
     from amity.sinks.stream import choose
+    from amity.store import refuse_others
 
+    refuse_others(path, "simulation")
     mine = _of_resume(words or [])
     choose(sinks_of(mine, None))  # mistakes are found before anything else is done
     rounds = count(mine, "rounds") if "rounds" in mine else None
@@ -78,8 +80,9 @@ def _say_how_far(path: Path, rounds: int | None) -> None:
     result = Result(path, read_config(path))
     planned = result.config.rounds
     if result.complete and rounds in (None, planned):
-        early = " (ended early)" if result.rounds[-1].ended else ""
-        say(f"{path}: was complete already{early}; rounds=N with N > {planned} goes on")
+        more = f"; rounds=N with N > {planned} goes on"
+        early = " (ended early)" if result.rounds[-1].ended else more
+        say(f"{path}: was complete already{early}")
     elif rounds is not None and rounds > planned:
         done = next((commit.round for commit in commits(path)), 0)
         say(

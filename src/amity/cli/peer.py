@@ -123,6 +123,7 @@ def check(folder: Folder) -> None:
     with needs_peers():
         from amity.net.ops.check import check_peer
         from amity.net.ops.greet import greetings
+        from amity.net.ops.status import findings
         from amity.net.setup import data_of, read_setup
     from amity.round.build import load_data
 
@@ -150,8 +151,8 @@ def check(folder: Folder) -> None:
             _finding(finding)
         for note in notes:
             say(f"{'':18} {note}")
-        if not bad and not running:
-            for finding in greetings(setup):
+        if running or not bad:
+            for finding in findings(setup.state) if running else greetings(setup):
                 bad += not finding.good
                 _finding(finding)
     if bad:
@@ -162,6 +163,23 @@ def _finding(finding: Any) -> None:
     mark = "[green]ok [/green]" if finding.good else "[red]BAD[/red]"
     out_console.print(f"{mark} [bold]{finding.what:<14}[/bold]", end=" ")
     out_console.print(finding.detail, markup=False, soft_wrap=True)
+
+
+@app.command("status")
+def show_status(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Peers' folders; also a swarm's.")
+    ],
+) -> None:
+    """How peers are doing, running or not: round, who is present, late or refused and why, who was
+    taken, the gain over training alone, the certificate, ε."""
+    with needs_peers():
+        from amity.net.ops.status import details, headline, peers_seen
+    for peer in peers_seen(folders):
+        out_console.print(f"[bold]{peer.name}[/bold]:", end=" ")
+        out_console.print(headline(peer), markup=False, soft_wrap=True)
+        for word, said in details(peer):
+            out_console.print(f"  {word:<12}{said}", markup=False, soft_wrap=True)
 
 
 @app.command("run")
@@ -185,6 +203,8 @@ def run(folder: Folder, words: Keys = None) -> None:
         f"{setup.who.name}: listening on {setup.who.listen or 'nothing (relay only)'}; log:"
         f" {setup.state / 'audit.jsonl'}"
     )
+    for change in setup.config.changes:
+        say(f"planned: {change}")
     own = setup.who.sinks if given is None else split_list(given)
     serve(setup, ["rounds"] if own is None else list(own))
 

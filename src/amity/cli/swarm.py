@@ -51,6 +51,8 @@ def swarm(
         f"{label}: {name}, {crowd.config.peers} peers, {crowd.config.rounds} rounds, each peer a"
         f" process; {out}"
     )
+    for change in crowd.config.changes:
+        say(f"planned: {change}")
     try:
         with stream, running(crowd):
             crowd.wait()

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from amity.net.setup import Setup
 
 Tensors = dict[str, torch.Tensor]
-TRIES = 5
+TRIES = 100
+"""How often files are looked for that a running peer replaces in every round."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,10 @@ class Standing:
         for _ in range(TRIES):
             files = self._files(path)
             if files is None:
-                return None
+                if not any((path / "checkpoint").glob("round-*.json")):
+                    return None
+                self._seen.pop(path)
+                continue
             try:
                 records, archive = files.records[name], files.commit.tensors
                 newest = {} if archive is None else archive.of(name)

@@ -88,8 +88,15 @@ class Node:
             try:
                 online.start(self.next_round, self._listen_in)
                 self._live(online, directory)
+                done = self.next_round >= config.rounds
+                online.status.state("done" if done else "stopped")
             except Exception as error:
-                online.audit("error", why=type(error).__name__, message=str(error)[:500])
+                why = type(error).__name__
+                online.audit("error", why=why, message=str(error)[:500], ended=True)
+                online.status.state("failed", str(error)[:500])
+                raise
+            except BaseException:
+                online.status.state("stopped", "by a signal")
                 raise
             finally:
                 online.close(self.next_round)
@@ -125,6 +132,7 @@ class Node:
             directory.keep_best(done.report, self)
             directory.checkpoint(self)
             online.audit.flush()
+            online.status.note(round=self.next_round)
             self._teller.round(done.report)
         if not self.stop.is_set():
             rounds.finish()

@@ -28,6 +28,7 @@ from amity.net.moment import Moment, Phase
 from amity.net.service import Service
 from amity.net.setup import Setup
 from amity.net.spending import Spending
+from amity.net.status import STATUS, StatusFile
 from amity.net.tally import Tally
 from amity.net.waiting import Waiting
 from amity.net.wire import Refused, Stamp
@@ -60,7 +61,13 @@ class Online:
             on_live=self.waiting.on_live,
             on_stranger=lambda name: self.audit("refused", "", "not on the roster", link=name[:63]),
         )
-        self.membership.go_online(handlers, beat=self.waiting.ping)
+        self.status.note(round=round)
+        self.membership.go_online(handlers, beat=self._beat)
+        self.status.beat()
+
+    def _beat(self) -> None:
+        self.waiting.ping()
+        self.status.beat()
 
     def close(self, round: int) -> None:
         """What moved since the last record stands in the last line of the log."""
@@ -171,6 +178,7 @@ class Online:
 
     @cached_property
     def waiting(self) -> Waiting:
+        config = self.workshop.config
         return Waiting(
             me=self.workshop.me,
             net=self.setup.net,
@@ -181,6 +189,8 @@ class Online:
             audit=self.audit,
             accord=self.accord,
             told=self.answers.told,
+            status=self.status,
+            alike=lambda one, other: config.at(one) is config.at(other),
             near=self.membership.near,
             roster=self.membership.roster,
             stop=self.stop,
@@ -191,6 +201,25 @@ class Online:
         return Accord(
             mine=self.workshop.terms, courier=self.courier, board=self.board, audit=self.audit
         )
+
+    @cached_property
+    def status(self) -> StatusFile:
+        path, config = self.setup.state / STATUS, self.workshop.config
+        return StatusFile(path, self.workshop.me, config.rounds, self._around)
+
+    def _around(self) -> dict[str, Any]:
+        """Who is here, who is not, and who cannot learn with me."""
+        others = [j for j in self.membership.roster().names if j != self.workshop.me]
+        differs = self.accord.apart(others)
+        alive = [j for j in others if self.board.alive(j) and j not in differs]
+        return {
+            "present": [j for j in alive if self.accord.difference(j) == ""],
+            "mute": [j for j in alive if self.accord.difference(j) is None],
+            "away": [j for j in others if j not in alive and j not in differs],
+            "differs": differs,
+            "soon": {j: words for j in alive if (words := self.accord.coming(j))},
+            "least": self.setup.net.least,
+        }
 
     @cached_property
     def _allowances(self) -> Allowances:

@@ -23,6 +23,7 @@ from amity.net.link.base import AskFailed
 from amity.net.membership import LOOK
 from amity.net.moment import Phase
 from amity.net.options import Net
+from amity.net.status import StatusFile
 from amity.net.tally import Near
 from amity.net.trust.roster import Roster
 from amity.net.wire import Refused
@@ -57,14 +58,16 @@ class Waiting:
         audit: Audit,
         accord: Accord,
         told: Collection[PeerId],
+        status: StatusFile,
+        alike: Callable[[int, int], bool],
         near: Near,
         roster: Callable[[], Roster],
         stop: threading.Event,
     ) -> None:
         self._me, self._net, self._rounds = me, net, rounds
-        self._near, self._roster = near, roster
+        self._near, self._roster, self._alike = near, roster, alike
         self._board, self._courier, self._errands, self._audit = board, courier, errands, audit
-        self._stop, self._accord, self._told = stop, accord, told
+        self._stop, self._accord, self._told, self._status = stop, accord, told, status
         self._awaited: frozenset[PeerId] = frozenset()
         """Whose cards this round is waiting for."""
         self._slow: Counter[PeerId] = Counter()
@@ -136,8 +139,9 @@ class Waiting:
         began, near, board, said = time.monotonic(), self._near(t), self._board, False
         with board.changed:
             while not self._stop.is_set() and not all(board.alive(j) for j in near):
-                current, waited = board.current(near), time.monotonic() - began
-                under_way = current > 0 or (current == 0 and t > 0)
+                waited = time.monotonic() - began
+                back = t > 0 and any(board.alive(j) and board.newest(j) >= 0 for j in near)
+                under_way = back or board.current(near) > 0
                 if waited > (MEET if under_way else self._net.gather):
                     break
                 if waited > MEET and not said:
@@ -165,10 +169,12 @@ class Waiting:
             if not said and time.monotonic() - began > MEET:
                 said = True
                 self._audit("waits", why="for others", round=t, least=self._net.least, of=lacking)
+                self._status.state("waits", f"for {', '.join(lacking)}")
             with self._board.changed:
                 self._board.changed.wait(0.1)
-        if said:
+        if said and not self._stop.is_set():
             self._audit("goes on", why="others are here", round=t)
+            self._status.state("running")
 
     def _lacking(self, near: Sequence[PeerId]) -> list[PeerId]:
         """The neighbours of whom too few are present; empty: enough are, or all others are done and
@@ -212,7 +218,9 @@ class Waiting:
     # -- the cards of a round ----------------------------------------------------------------------
 
     def cards(self, t: int, near: tuple[PeerId, ...]) -> dict[PeerId, Notice]:
-        """Wait for the cards of everyone who is present and takes part, until the deadline."""
+        """Wait for the cards of everyone who is present and takes part, until the deadline. Nobody
+        waits for those who cannot learn with me."""
+        near = tuple(j for j in near if not self._accord.difference(j))
         found = self._newest(t, near) if self._net.sync == "none" else self._of_round(t, near)
         self._audit.meters.alive.set(sum(self._board.alive(j) for j in near))
         return {j: notice for j, notice in found.items() if notice.data.phase == "ready"}
@@ -252,13 +260,13 @@ class Waiting:
 
     def _newest(self, t: int, near: tuple[PeerId, ...]) -> dict[PeerId, Notice]:
         """When every peer goes at its own pace: the newest card of everyone who is present, unless
-        it is too old."""
+        it is too old, or a change was planned in between."""
         found = {}
         for j in near:
             notice, here = self._board.notice(j), self._board.alive(j)
             if notice is None or notice.data.phase != "ready" or not here:
                 self._audit("late", j, "no card yet" if here else "not reachable", round=t)
-            elif notice.round < t - self._net.staleness:
+            elif notice.round < t - self._net.staleness or not self._alike(notice.round, t):
                 self._audit("late", j, "stale", round=t, card=notice.round)
             else:
                 found[j] = notice
@@ -272,7 +280,8 @@ class Waiting:
         until, look = now + self._net.deadline + self._net.patience, now + LOOK
         while time.monotonic() < until and not self._stop.is_set():
             with board.changed:
-                waiting = [j for j in near if board.alive(j) and board.newest(j) < self._rounds]
+                here = [j for j in near if board.alive(j) and not self._accord.difference(j)]
+                waiting = [j for j in here if board.newest(j) < self._rounds]
                 if not waiting:
                     return
                 board.changed.wait(0.2)

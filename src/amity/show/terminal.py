@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.measure import Measurement
 
 from amity.console import blank_table, complain, err_console, out_console, say, status
+from amity.show.alone import worth_of, worth_said
 from amity.show.columns import Shown, cells_of, columns_of
 from amity.show.decisions import last_round_said
 from amity.show.remarks import remarks, remarks_of
@@ -136,6 +137,8 @@ def show_run(result: Result, page: Path) -> None:
         say(f"{word:>10}  {remark}")
     if said := last_round_said(result):
         say(f"{'company':>10}  in the last round {said}")
+    if said := worth_said(worth_of(result.metrics)):
+        say(f"{'shadows':>10}  {said}")
     if result.privacy:
         say(f"{'privacy':>10}  {result.privacy}")
     say(f"report: {page}")

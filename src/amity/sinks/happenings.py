@@ -86,6 +86,8 @@ class Happenings:
         return self._once(event, f"{who} is refused: {event.why}{f' ({detail})' if detail else ''}")
 
     def _error(self, event: PeerEvent) -> str:
+        if event.more.get("ended"):
+            return ""  # whoever runs it says so
         message = event.more.get("message") or event.more.get("detail") or ""
         return self._once(event, f"error: {event.why}: {message}")
 

@@ -65,6 +65,13 @@ def how_to_go_on(path: Path) -> str:
     return f"`amity resume {path}`"
 
 
+def elsewhere(path: Path) -> str:
+    """What to do where a directory cannot be used for something else."""
+    if owner_of(path) == "peer":
+        return "choose another `state` under [peer] of peer.toml"
+    return "choose another out="
+
+
 def _whose(path: Path, found: Owner) -> str:
     if found == "simulation":
         return "holds a simulated run; choose another out="

@@ -26,7 +26,7 @@ from amity.store.best import BestModels
 from amity.store.checks import differences, refuse_unusable, same_code
 from amity.store.extending import extend as extend_to
 from amity.store.extending import extension
-from amity.store.owner import Owner, how_to_go_on, mark, refuse_others
+from amity.store.owner import Owner, elsewhere, how_to_go_on, mark, refuse_others
 from amity.store.reading import (
     BEFORE,
     CODE,
@@ -88,6 +88,8 @@ class RunDir:
         hold a shorter run of it."""
         refuse_unusable(path)
         refuse_others(path, owner)
+        if owner == "peer" and _untouched(path):
+            return config
         if (path / "config.toml").exists():
             longer = extension(path, config) if extend else None
             config = longer or _same(path, config)
@@ -113,7 +115,7 @@ class RunDir:
                 f"{path}: cannot be created ({error.strerror}); choose another out="
             ) from None
         mark(path, owner)
-        if not (path / "config.toml").exists():
+        if not (path / "config.toml").exists() or (owner == "peer" and _untouched(path)):
             if config.own_code:
                 write_atomically(path / CODE, dump(config.own_code))
             write_atomically(path / "config.toml", text.encode())
@@ -168,13 +170,14 @@ class RunDir:
         if began is None and schema.columns and next(commits(self.path), None) is not None:
             raise RunDirError(
                 f"{self.path}: began when the columns of a table were inputs in the order of the"
-                " file; now they are in the order of their names. Choose another out="
+                f" file; now they are in the order of their names; {elsewhere(self.path)}"
             )
-        said = "" if began is None else schema.difference(began)
+        begun = next(commits(self.path), None) is not None
+        said = schema.difference(began) if began is not None and begun else ""
         if said:
             raise RunDirError(
                 f"{self.path}: its data has changed since it began (there): {said}; put it back, or"
-                " choose another out="
+                f" {elsewhere(self.path)}"
             )
         if began != schema:
             write_atomically(self.path / SCHEMA, dump(schema.to_dict()))
@@ -284,6 +287,26 @@ class RunDir:
         self._best.commit()
 
 
+def _untouched(path: Path) -> bool:
+    """Whether a peer has begun here and no round is done: what was set wrong may be set right."""
+    if not (path / "config.toml").exists() or locked(path):
+        return False
+    lines = path / "metrics.jsonl"
+    return next(commits(path), None) is None and not (lines.is_file() and lines.stat().st_size)
+
+
+def locked(path: Path) -> bool:
+    """Whether a process is writing this directory."""
+    try:
+        with open(path / ".lock", "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _same(path: Path, config: Config) -> Config:
     """The config, if the directory holds a run of it; what it leaves open is taken from there."""
     other = load_config(path)
@@ -292,7 +315,7 @@ def _same(path: Path, config: Config) -> Config:
     if other.digest == config.digest:
         return config
     keys = differences(other, config)
-    remedy = "choose another out="
+    remedy = elsewhere(path)
     if keys == ["rounds"] and config.rounds > other.rounds:
         remedy = f"`amity resume {path} rounds={config.rounds}` extends it, or {remedy}"
     raise RunDirError(

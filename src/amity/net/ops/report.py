@@ -22,6 +22,7 @@ from amity.net.setup import read_setup
 from amity.records import EdgeRecord, PeerRecord, TimingRecord
 from amity.round.build import load_data
 from amity.show import figures
+from amity.show.alone import worth_of
 from amity.show.exhibits import Sheet
 from amity.show.foot import foot
 from amity.show.page import framed, page, section
@@ -171,7 +172,8 @@ def _summary(found: Sequence[PeerStory]) -> str:
         " answers that left it."
     )
     table = _table(HEAD, [_row(story) for story in found])
-    return section("The peers", note, table + "".join(_privacy(story) for story in found))
+    said = [part(story) for part in (_worth, _privacy) for story in found]
+    return section("The peers", note, table + "".join(said))
 
 
 def _row(story: PeerStory) -> tuple[object, ...]:
@@ -194,6 +196,12 @@ def _row(story: PeerStory) -> tuple[object, ...]:
         sum(story.events("refused").values()),
         ", ".join(disclosed) or "-",
     )
+
+
+def _worth(story: PeerStory) -> str:
+    """What collaboration is worth to a peer, where it has a shadow."""
+    found = worth_of(story.metrics)
+    return "".join(f"<p>{html.escape(f'{peer}: {worth}')}.</p>" for peer, worth in found.items())
 
 
 def _privacy(story: PeerStory) -> str:
