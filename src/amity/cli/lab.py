@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -41,24 +42,54 @@ def run(words: Words = None) -> None:
 
 
 def resume(path: Where, words: Keys = None) -> None:
-    """Go on with a run that was interrupted: the end is bit-identical to an uninterrupted one. Own
-    key: sinks=A,B."""
-    from amity.config import only
+    """Go on with a run that was interrupted: the end is bit-identical to an uninterrupted one. With
+    rounds=N, go on past its planned end. Own key: sinks=A,B."""
+    from amity.config import count
     from amity.lab.reports import write_report
-    from amity.lab.result import Result
     from amity.lab.run import resume as resume_run
     from amity.show.terminal import show_run
     from amity.sinks.stream import choose
-    from amity.store import read_config, refuse_others
+    from amity.store import refuse_others
 
     refuse_others(path, "simulation")
-    mine = only(words or [], "sinks")
+    mine = _of_resume(words or [])
     choose(sinks_of(mine, None))  # mistakes are found before anything else is done
+    rounds = count(mine, "rounds") if "rounds" in mine else None
+    _say_how_far(path, rounds)
+    show_run(resume_run(path, sinks_of(mine, None), rounds), write_report(path))
+
+
+def _of_resume(words: Sequence[str]) -> dict[str, str]:
+    """The keys that a run may be continued with."""
+    from amity.config import only, parse
+
+    for key in parse(words):
+        if key not in ("rounds", "sinks"):
+            raise ConfigError(
+                f"{key}: a run is continued as it was begun, and resume takes rounds=N and"
+                f" sinks=A,B only; for another {key} begin a new run"
+            )
+    return only(words, "rounds", "sinks")
+
+
+def _say_how_far(path: Path, rounds: int | None) -> None:
+    """That a run is complete, or what it means that it is extended."""
+    from amity.lab.result import Result
+    from amity.store import commits, read_config
+
     result = Result(path, read_config(path))
-    if result.complete:
-        early = " (ended early)" if result.rounds[-1].ended else ""
+    planned = result.config.rounds
+    if result.complete and rounds in (None, planned):
+        more = f"; rounds=N with N > {planned} goes on"
+        early = " (ended early)" if result.rounds[-1].ended else more
         say(f"{path}: was complete already{early}")
-    show_run(resume_run(path, sinks_of(mine, None)), write_report(path))
+    elif rounds is not None and rounds > planned:
+        done = next((commit.round for commit in commits(path)), 0)
+        say(
+            f"{path}: {done} rounds are done and stay as they are; {planned} were planned, now"
+            f" {rounds}. What looks at the number of all rounds (phases of strategies and methods)"
+            f" saw {planned} until here, so {rounds} from the start may end elsewhere"
+        )
 
 
 def compare(words: Words = None) -> None:

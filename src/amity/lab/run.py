@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from amity.config import ASIDE, Config, load, nested, read_toml, resolve
 from amity.core import Reference
+from amity.errors import RunDirError
 from amity.events import CellId, Tell, Teller
 from amity.lab.result import Result
 from amity.records import Report, RoundRecord
@@ -77,11 +78,15 @@ def run_into(path: Path, config: Config, teller: Teller) -> Result:
         return _go(RunDir.create(path, simulation.config), simulation, teller)
 
 
-def resume(path: str | Path, sinks: Wanted = None) -> Result:
+def resume(path: str | Path, sinks: Wanted = None, rounds: int | None = None) -> Result:
     """Continue a run that was interrupted. The end is bit-identical to that of an uninterrupted
-    run."""
+    run.
+
+    With `rounds`, a run goes on past its planned end: `amity.resume("runs/x", rounds=400)`. What
+    was done stays as it is, to the bit.
+    """
     stream = Stream(sinks)
-    directory = RunDir.open(Path(path))
+    directory = RunDir.open(Path(path)) if rounds is None else extended(Path(path), rounds)
     config = directory.config
     with (
         stream,
@@ -89,6 +94,19 @@ def resume(path: str | Path, sinks: Wanted = None) -> Result:
         Simulation(config, load_data(config)) as simulation,
     ):
         return _go(directory, simulation, teller)
+
+
+def extended(path: Path, rounds: int) -> RunDir:
+    """The directory of a run that is to have so many rounds, and knows it."""
+    with RunDir.open(path) as held:  # nobody else is at work in it
+        longer = held.config.replace(rounds=rounds)
+        if (last := ended(path)) is not None and rounds > held.config.rounds:
+            raise RunDirError(
+                f"{path}: was ended early, in round {last.round + 1} of {held.config.rounds}, by"
+                f" stop.patience={held.config.stop.patience}: more rounds would change nothing;"
+                " begin a new run with more patience"
+            )
+        return RunDir.create(path, RunDir.check(path, longer, extend=True), extend=True)
 
 
 def teller_of(

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 def remarks(result: Result) -> dict[str, str]:
     """What is remarkable about a run, each in a line, by a word for it."""
-    found = {"diverged": diverged(result), "ended": ended(result)}
+    found = {
+        "diverged": diverged(result),
+        "ended": ended(result),
+        "extended": extended(result),
+    }
     return {word: said for word, said in found.items() if said}
 
 
@@ -38,6 +42,15 @@ def ended(result: Result) -> str:
     there = dict(result.curve).get(stopping.at)
     tested = "" if there is None else f"; test accuracy there: {100 * there:.1f} %"
     return f"after {last.round + 1} of {result.config.rounds} rounds: {last.ended}{tested}"
+
+
+def extended(result: Result) -> str:
+    """Where more rounds were added to those planned; empty: nowhere."""
+    later = [before for _, before in result.config.extended[1:]] + [result.config.rounds]
+    return "; ".join(
+        f"after {at} rounds, from {before} to {now}"
+        for (at, before), now in zip(result.config.extended, later, strict=False)
+    )
 
 
 def diverged(result: Result) -> str:
