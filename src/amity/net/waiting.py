@@ -160,7 +160,7 @@ class Waiting:
         while not self._stop.is_set():
             near = self._near(t)
             for j in near:
-                if self._board.alive(j) and self._accord.difference(j) is None:
+                if self._board.alive(j) and not self._accord.met(j):
                     self._meet(j)
             lacking = self._lacking(near)
             if not lacking:
