@@ -174,6 +174,7 @@ def test_the_page_leads_from_nothing_to_three_hospitals_and_through_changes_of_m
     assert wanted <= set(re.findall(r"^(amity_\w+)", shown, re.M))
     assert re.search(r'^amity_events_total\{event="\w+",peer="[^"]*",why="[^"]*"\}', shown, re.M)
 
+    until(lambda: [*Path("hospital-a/state/checkpoint").glob("round-*.json")])
     page.run(taking)  # while all of them run
     assert page.said == "hospital-a/export: last.safetensors, MODEL.md\n"
     assert "3 members of the network 'trial'" in Path("hospital-a/export/MODEL.md").read_text()

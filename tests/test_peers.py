@@ -92,6 +92,21 @@ def cats_and_dogs(path: Path, classes: list[str], seed: int) -> None:
     np.savez(path, x=x.astype(np.float32), y=y)
 
 
+def test_the_page_of_a_peer_calls_classes_as_its_data_does(call: Call, tmp_path: Path) -> None:
+    folder = found(call, tmp_path, ("a",))["a"]
+    cats_and_dogs(folder / "mine.npz", ["cat", "dog"], 1)
+    configure(folder, run={"data": {"name": "arrays", "path": "mine.npz"}})
+    (folder / "state").mkdir(exist_ok=True)
+    record = {"round": 0, "peer": "a", "accuracy": 0.625, "by_class": {"0": [4, 4], "1": [1, 4]}}
+    (folder / "state" / "metrics.jsonl").write_text(json.dumps(record) + "\n")
+    assert call("report a")[0] == 0
+    known = (folder / "report.html").read_text().partition("<h2>Recall by class</h2>")[2]
+    assert all(f">{text}</text>" in known for text in ("cat", "dog", "100", "25.0"))
+    configure(folder, run={"data": {"name": "arrays", "path": "elsewhere.npz"}})
+    assert call("report a")[0] == 0, "numbers will do where the data is elsewhere"
+    assert ">cat</text>" not in (folder / "report.html").read_text()
+
+
 def test_two_hospitals_with_their_own_data_and_class_lists_learn_from_each_other(
     call: Call, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from amity.config import Config
 from amity.differences import leads, paired
 from amity.lab.reports import write_report
 from amity.lab.result import Result
-from amity.lab.tries import read_sweep
+from amity.lab.tries import SWEEP, Try, note_tries, read_sweep
 from amity.records import RoundRecord
 from amity.round.build import deal_out, load_data
 from amity.show import curves
@@ -393,13 +393,30 @@ def test_a_sweep_is_read_back_from_its_folder(sweep: amity.Sweep) -> None:
 
 
 def test_a_second_grid_joins_the_first_in_its_folder() -> None:
-    for values in ([0.01], [0.1, 0.2]):
+    for values in ([0.01, 0.1], [0.1, 0.2]):
         amity.sweep(["local"], {"train.lr": values}, config=tiny(rounds=1), out="s", jobs=1)
     assert [one.label for one in read_sweep(Path("s")).tries] == [
         f"local, train.lr={value}" for value in (0.01, 0.1, 0.2)
     ]
     page = write_report(Path("s")).read_text(encoding="utf-8")
     assert "chosen on the test set, which flatters" in page
+
+
+def test_values_of_any_kind_are_read_back_under_the_same_name() -> None:
+    tries = [Try("local", (("sizes", (2, 1)), ("on", True), ("lr", 0.1)))]
+    note_tries(Path(), tries, "test")
+    note_tries(Path(), tries, "test")
+    found = json.loads(Path(SWEEP).read_bytes())["tries"]
+    assert [Try(one["strategy"], tuple(map(tuple, one["values"]))).label for one in found] == [
+        tries[0].label
+    ]
+
+
+def test_rounds_that_nobody_finished_leave_no_trace_in_a_curve(run: Result) -> None:
+    gap = Result(run.path, run.config)
+    object.__setattr__(gap, "rounds", [r for r in run.rounds if r.round != 1])
+    (line,) = curves.neighbours_taken({"a": [gap]}).axes[0].lines
+    assert list(line.get_xdata()) == [1, 3]
 
 
 def test_a_grid_of_many_keys_is_one_map_in_which_every_try_has_its_place() -> None:

@@ -224,6 +224,8 @@ class Teller:
     def round(self, report: Report) -> None:
         """A round is done, and on the disk."""
         self._next = report.round + 1
+        if report.network.ended:
+            self._rounds = self._next
         self._tell(RoundDone(cell=self.cell, report=report))
         if report.network.diverged and not self._diverged:
             self._diverged = True

@@ -82,6 +82,9 @@ class Scores:
     accuracy_validation: float | None = _told(
         "fraction", "accuracy of the method's own model on the validation examples"
     )
+    loss_validation: float | None = _told(
+        "nats", "mean cross-entropy there; only in runs that may end early"
+    )
     accuracy_alone: float | None = _told(
         "fraction", "test accuracy of a shadow that learns from nobody (`eval.shadow`)"
     )
@@ -172,6 +175,10 @@ class RoundRecord(Record):
         "fraction", "share of a row that attackers obtain, mean over honest peers"
     )
     excluded: tuple[str, ...] | None = _told("names", "facts that ε does not cover")
+    validation: float | None = _told(
+        "stop.metric", "what may end the run: on validation examples, mean over honest peers"
+    )
+    ended: str | None = _told("text", "why the run ended with this round, before its last")
     stopped: int | None = _told("peers", "peers whose privacy budget is spent")
     epsilon: float | None = _told("ε", "the largest ε of all peers", null=math.inf)
     reported: int | None = _told("peers", "peers that finished the round (real peers)")

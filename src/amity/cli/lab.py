@@ -54,8 +54,10 @@ def resume(path: Where, words: Keys = None) -> None:
     refuse_others(path, "simulation")
     mine = only(words or [], "sinks")
     choose(sinks_of(mine, None))  # mistakes are found before anything else is done
-    if Result(path, read_config(path)).complete:
-        say(f"{path}: was complete already")
+    result = Result(path, read_config(path))
+    if result.complete:
+        early = " (ended early)" if result.rounds[-1].ended else ""
+        say(f"{path}: was complete already{early}")
     show_run(resume_run(path, sinks_of(mine, None)), write_report(path))
 
 
@@ -163,8 +165,8 @@ def _show_best(result: Sweep, names: Sequence[str], grid: Grid) -> None:
 
 
 def report(path: Where) -> None:
-    """Write report.html anew: for a run, a comparison, a peer's folder, or a folder with several
-    peers' folders."""
+    """Write report.html anew: for a run, a comparison, a sweep, a peer's folder, or a folder with
+    several peers' folders."""
     from amity.lab.reports import write_report
 
     with status("drawing the report"):

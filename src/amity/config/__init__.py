@@ -12,6 +12,7 @@ from amity.config.parts import (
     Evaluation,
     Facts,
     Layers,
+    Stop,
     Train,
     Vectorising,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "Facts",
     "Layers",
     "Pick",
+    "Stop",
     "Train",
     "Vectorising",
     "count",

@@ -136,9 +136,10 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
     values |= {key: single(key, merged[key]) for key in SCALARS if key in merged}
     values["stages"] = stages.pick_stages(stages.given(merged.get("stages", {})))
     values["extended"] = _extensions(merged.get("extended", []))
-    config = _grouped(Config(**values))
+    config = _held_out(_grouped(Config(**values)))
     planned = _changes(merged.get("changes", []))
-    return _held_out(dataclasses.replace(config, changes=changes.plan(config, planned, resolve)))
+    config = dataclasses.replace(config, changes=changes.plan(config, planned, resolve))
+    return _judged(_held_out(config))
 
 
 def _changes(value: Any) -> list[dict[str, Any]]:
@@ -198,6 +199,17 @@ def _grouped(config: Config) -> Config:
     """The groups of a shift must fit the number of peers."""
     if not config.shift.absent and not config.shift.instance.plain:
         config.shift.common.counts(config.peers)
+    return config
+
+
+def _judged(config: Config) -> Config:
+    """Who ends a run early must have examples to judge by."""
+    judge = config.partition.absent or config.partition.instance.validation
+    if config.stop.patience and not judge:
+        raise ConfigError(
+            "stop.patience: there are no validation examples to judge by (test examples have no say"
+            " in it); set partition.validation=0.2"
+        )
     return config
 
 

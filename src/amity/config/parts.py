@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -74,6 +74,27 @@ class Checkpoint:
 
     every: Annotated[int, Field(ge=1)] = 10
     """A checkpoint every so many rounds, and at the end."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Whether a run ends before its last round. Validation examples tell it, never test
+    examples."""
+
+    patience: Count = 0
+    """A run ends after so many rounds without a better value on validation examples; 0: never."""
+    metric: Literal["accuracy", "loss"] = "accuracy"
+    """The value, mean over honest peers: the accuracy, which should rise, or the loss, which should
+    fall."""
+    margin: Annotated[float, Field(ge=0)] = 0.0
+    """By how much a value must be better to count as such."""
+    after: Count = 0
+    """Rounds that are done in any case."""
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            if not self.patience and getattr(self, f.name) != f.default:
+                raise ValueError(f"{f.name} means nothing without stop.patience; set it too")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import tomli_w
 from pydantic import Field
 
 from amity.config.engines import Engine
-from amity.config.parts import Checkpoint, Count, Evaluation, Facts, Train
+from amity.config.parts import Checkpoint, Count, Evaluation, Facts, Stop, Train
 from amity.core import Method, Strategy, chain, in_force
 from amity.data.base import Source
 from amity.data.partition import Partition
@@ -35,7 +35,7 @@ SILENT = {"shift": "none"}
 """Sections that are not written down where they pick nothing, so that runs that knew nothing of
 them stay the same runs."""
 
-QUIET = {("eval", "shadow"): 0}
+QUIET = {("eval", "shadow"): 0} | {("stop", f.name): f.default for f in dataclasses.fields(Stop)}
 """Options that are not written down at these values, for the same reason."""
 
 
@@ -145,6 +145,7 @@ class Config:
     eval: Evaluation = field(default_factory=Evaluation)
     facts: Facts = field(default_factory=Facts)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    stop: Stop = field(default_factory=Stop)
     changes: tuple[Change, ...] = ()
     """What is planned to change on the way, in the order of rounds."""
     extended: tuple[tuple[int, int], ...] = ()
@@ -209,6 +210,8 @@ class Config:
             elif dataclasses.is_dataclass(value):
                 value = dataclasses.asdict(value)  # type: ignore[arg-type]
                 value = {k: v for k, v in value.items() if QUIET.get((f.name, k), ...) != v}
+                if not value:
+                    continue
             plain[f.name] = value
         # TOML wants tables after plain values
         tables = [key for key, value in plain.items() if value and isinstance(value, dict | list)]

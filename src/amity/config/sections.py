@@ -15,6 +15,7 @@ from amity.config.parts import (
     Evaluation,
     Facts,
     Layers,
+    Stop,
     Train,
     Vectorising,
 )
@@ -68,6 +69,7 @@ PARTS: dict[str, type] = {
     "eval": Evaluation,
     "facts": Facts,
     "checkpoint": Checkpoint,
+    "stop": Stop,
 }
 _HINTS = inspect.get_annotations(Config, eval_str=True)
 SCALARS = {key: _HINTS[key] for key in ("peers", "rounds", "seed", "device")}

@@ -55,6 +55,7 @@ class Made:
 
     test_share: Fraction = 0.2
     scale: Scale = field(default="standard", metadata=QUIET)
+    """standard: inputs get mean 0 and deviation 1; none: they stay as they are."""
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "mlp"}}
     key: ClassVar[object] = None

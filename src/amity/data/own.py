@@ -51,7 +51,7 @@ class Arrays:
     test_share: Fraction = 0.2
     """Share of the examples that is set aside for testing, where the data does not say which."""
     scale: Scale = field(default="standard", metadata=QUIET)
-    """standard: numbers get mean 0 and deviation 1; none: they stay as they are."""
+    """standard: inputs get mean 0 and deviation 1; none: they stay as they are."""
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "mlp"}}
 
@@ -86,7 +86,7 @@ class Images:
     test_share: Fraction = 0.2
     """Share of the examples that is set aside for testing, where the data does not say which."""
     scale: Scale = field(default="standard", metadata=QUIET)
-    """standard: numbers get mean 0 and deviation 1; none: they stay as they are."""
+    """standard: inputs get mean 0 and deviation 1; none: they stay as they are."""
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "fedavg_cnn"}}
 

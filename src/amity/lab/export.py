@@ -59,6 +59,7 @@ def export(
         if stood is None:
             nothing.append(f"{name}: left out, as it has finished no round yet")
             continue
+        found.check_data(name)
         folder = base if found.alone else base / name
         taken.append(_take(found, stood, folder, onnx))
     if not taken:

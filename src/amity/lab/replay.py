@@ -44,11 +44,11 @@ class Replay:
             rounds=config.rounds,
             reference=isinstance(config.strategy.instance, Reference),
         )
-        last = -1
+        last, ended = -1, False
         for report in reports(self.result):
             yield RoundDone(cell=self.cell, report=report)
-            last = report.round
-        if last == config.rounds - 1:
+            last, ended = report.round, report.network.ended is not None
+        if ended or last == config.rounds - 1:
             yield RunDone(cell=self.cell)
 
 

@@ -56,7 +56,9 @@ class Result:
 
     @property
     def complete(self) -> bool:
-        return len(self.rounds) == self.config.rounds
+        """Whether it has done all its rounds, or was ended by `stop`."""
+        ended = bool(self.rounds) and self.rounds[-1].ended is not None
+        return ended or len(self.rounds) == self.config.rounds
 
     @property
     def curve(self) -> list[tuple[int, float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,12 +12,13 @@ from amity.config import ASIDE, Config, load, nested, read_toml, resolve
 from amity.core import Reference
 from amity.events import CellId, Tell, Teller
 from amity.lab.result import Result
-from amity.records import Report
+from amity.records import Report, RoundRecord
 from amity.round.build import in_one_process, load_data
+from amity.round.stopping import Stopping
 from amity.simulate import Simulation
 from amity.simulate.crew import CrewLost
 from amity.sinks.stream import Stream, Wanted
-from amity.store import RunDir, commits, note_command, read_config
+from amity.store import RunDir, commits, ended, note_command, read_config, read_records
 
 Given: TypeAlias = Config | Mapping[str, Any] | str | Path | None
 """What the public functions take for a config: a Config, a mapping, a TOML file, or nothing."""
@@ -108,19 +110,20 @@ def teller_of(
 def _go(directory: RunDir, simulation: Simulation, teller: Teller) -> Result:
     config = directory.config
     simulation.on_part = teller.progress
+    course = _Course(directory, simulation)
     with directory:
         if (dataset := load_data(config)).form is not None:
             directory.same_data(dataset.schema)
         note_command(directory.path)
-        teller.started(directory.recover(simulation), config.to_dict())
+        teller.started(course.begin(), config.to_dict())
         losses, whole = 0, True
-        while simulation.next_round < config.rounds or not whole:
+        while not course.over or not whole:
             try:
                 if not whole:
                     simulation.rewind()
-                    teller.started(directory.recover(simulation), config.to_dict())
+                    teller.started(course.begin(), config.to_dict())
                     whole = True
-                report = _one_round(directory, simulation)
+                report = course.round()
             except CrewLost:
                 losses, whole = losses + 1, False
                 if losses > LOSSES:
@@ -134,14 +137,38 @@ LOSSES = 10
 """How many times a part of the crew may be lost in one run: more than that is not bad luck."""
 
 
-def _one_round(directory: RunDir, simulation: Simulation) -> Report:
-    report = simulation.round()
-    directory.append(report)
-    directory.keep_best(report, simulation)
-    done = simulation.next_round
-    if done % directory.config.checkpoint.every == 0 or done == directory.config.rounds:
-        directory.checkpoint(simulation)
-    return report
+class _Course:
+    """A run on its way through its directory."""
+
+    def __init__(self, directory: RunDir, simulation: Simulation) -> None:
+        self._directory, self._simulation = directory, simulation
+        self._config = directory.config
+        self._stopping, self._ended = Stopping(self._config.stop), False
+
+    def begin(self) -> int:
+        """Go back to the newest checkpoint. Returns the next round; for a run that was ended early,
+        the number of all rounds: none is to come."""
+        path, first = self._directory.path, self._directory.recover(self._simulation)
+        self._stopping.recall(read_records(path / "rounds.jsonl", RoundRecord))
+        self._ended = ended(path) is not None
+        return self._config.rounds if self._ended else first
+
+    @property
+    def over(self) -> bool:
+        return self._ended or self._simulation.next_round >= self._config.rounds
+
+    def round(self) -> Report:
+        """The next round, written down; the last one, whichever it is, with a checkpoint."""
+        report, directory = self._simulation.round(), self._directory
+        why = self._stopping.verdict(report.network)
+        if why is not None and not self.over:
+            report = replace(report, network=replace(report.network, ended=why))
+            self._ended = True
+        directory.append(report)
+        directory.keep_best(report, self._simulation)
+        if self.over or self._simulation.next_round % self._config.checkpoint.every == 0:
+            directory.checkpoint(self._simulation)
+        return report
 
 
 def restored(path: str | Path) -> Simulation:

@@ -27,13 +27,15 @@ from amity.store import (
     read_config,
     read_records,
     same_code,
+    schema_of,
 )
 
 if TYPE_CHECKING:
     from amity.net.setup import Setup
 
 Tensors = dict[str, torch.Tensor]
-TRIES = 5
+TRIES = 100
+"""How often files are looked for that a running peer replaces in every round."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,10 @@ class Standing:
         for _ in range(TRIES):
             files = self._files(path)
             if files is None:
-                return None
+                if not any((path / "checkpoint").glob("round-*.json")):
+                    return None
+                self._seen.pop(path)
+                continue
             try:
                 records, archive = files.records[name], files.commit.tensors
                 newest = {} if archive is None else archive.of(name)
@@ -123,6 +128,17 @@ class Standing:
             self.shard.peers[name].resume(round + 1, stood.tensors)
             together = self.shard.final_models(self.units[name], round)
         return together[self.units[name].index(name)].cpu()
+
+    def check_data(self, name: PeerId) -> None:
+        """Refuse data that has changed since: the model would be fitted to other numbers than those
+        with which it was trained."""
+        began, now = schema_of(self.states[name]), self.dataset.schema
+        if began is not None and began != now:
+            said = now.difference(began) or "its mean, deviation or median is another"
+            raise RunDirError(
+                f"{self.states[name]}: the data has changed since the last round: {said}; put it"
+                " back to take the model out"
+            )
 
     def privacy(self, name: PeerId) -> str:
         """What is said of ε; empty if nothing is private."""

@@ -38,7 +38,7 @@ LOOKS = 5
 """Rounds at which we look, where the network changes from round to round."""
 
 
-class Tried(NamedTuple):
+class Effort(NamedTuple):
     """Of a method: the epochs that it trains, those before it is measured, and the bytes of a model
     as it is shared."""
 
@@ -70,17 +70,17 @@ class Sample:
             served=_degrees(config, tuple(data), everyone=True),
         )
 
-    def method(self, config: Config) -> Tried:
+    def method(self, config: Config) -> Effort:
         """What the method asks for, mean over a few rounds. Its code is run with fits that train
         nothing."""
         rounds = sorted({round(share * (config.rounds - 1)) for share in (0, 0.25, 0.5, 0.75, 1)})
         try:
             tries = [self._try(config, t) for t in rounds]
         except Exception:  # anybody's method; if it is wrong, the run itself will say so
-            return Tried(config.train.epochs, 1.0, Share(self.theta).nbytes)
-        return Tried(*(sum(column) / len(tries) for column in zip(*tries, strict=True)))
+            return Effort(config.train.epochs, 1.0, Share(self.theta).nbytes)
+        return Effort(*(sum(column) / len(tries) for column in zip(*tries, strict=True)))
 
-    def _try(self, config: Config, round: int) -> Tried:
+    def _try(self, config: Config, round: int) -> Effort:
         method: Method = config.method.instance
         ctx = Context(
             learner=self.learner,
@@ -97,7 +97,7 @@ class Sample:
             method.train(method.init(self.theta, ctx), self.theta, ctx)
         )
         shared = method.share(state, theta, ctx)
-        return Tried(train, _asked(method.model(state, theta, ctx))[0], shared.nbytes)
+        return Effort(train, _asked(method.model(state, theta, ctx))[0], shared.nbytes)
 
     def traffic(self, config: Config) -> Traffic:
         """What a peer receives in a round. Of messages that are lost, an answer and the question

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,7 +62,8 @@ class Sweep:
 
     def _tried(self, one: Try) -> Tried:
         runs = self.comparison.results.get(one.label, [])
-        return Tried(one.label, one.strategy, dict(one.values), scores(runs, self.chosen_on))
+        values = {key: _plain(value) for key, value in one.values}
+        return Tried(one.label, one.strategy, values, scores(runs, self.chosen_on))
 
     def score(self, a_try: Try) -> float:
         return self._tried(a_try).score
@@ -75,10 +76,10 @@ class Sweep:
     @cached_property
     def story(self) -> Story:
         """Of the winners."""
-        every = self.comparison.story
         labels = [one.label for one in self.best.values()]
-        runs = {label: every.runs[label] for label in labels if label in every.runs}
-        return Story(runs, every.alone, every.errors, self.tried)
+        runs = {label: self.comparison.results.get(label, []) for label in labels}
+        winners = Comparison(self.path, runs, self.comparison.errors)
+        return replace(winners.story, tries=self.tried)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -117,12 +118,20 @@ class Sweep:
         return short_html(self.story)
 
 
+def _plain(value: Any) -> int | float | str:
+    """Numbers as they are, everything else as it is called in the label."""
+    return value if isinstance(value, int | float) else str(value)
+
+
 def note_tries(path: Path, tries: Sequence[Try], chosen_on: ChosenOn) -> None:
     """Write down what is tried, beside what was tried there before."""
     before = _read(path)[0] if (path / SWEEP).is_file() else []
     known = {one.label: one for one in (*before, *tries)}
-    lines = [{"strategy": one.strategy, "values": one.values} for one in known.values()]
-    text = json.dumps({"chosen_on": chosen_on, "tries": lines}, indent=1, default=str)
+    lines = [
+        {"strategy": one.strategy, "values": [(key, _plain(value)) for key, value in one.values]}
+        for one in known.values()
+    ]
+    text = json.dumps({"chosen_on": chosen_on, "tries": lines}, indent=1)
     write_atomically(path / SWEEP, text.encode())
 
 

@@ -206,6 +206,11 @@ def for_network(config: Config) -> Config:
             f"attack={config.attack.name}: is for `amity run`; real peers do not attack. Leave"
             " it out"
         )
+    if config.stop.patience:
+        raise ConfigError(
+            "stop.patience: is for `amity run`, `compare` and `sweep`, which see all peers; real"
+            " peers end by themselves. Leave it out, and raise rounds= if more are needed"
+        )
     own = config.topology.common
     for key, plain in (("online", 1.0), ("drop", 0.0), ("trace", "")):
         if getattr(own, key) != plain:

@@ -70,6 +70,8 @@ class World:
     mixer: Mixer = field(default_factory=Mean)
     attack: Attack = field(default_factory=NoAttack)
     attackers: frozenset[PeerId] = frozenset()
+    judged: bool = False
+    """Whether losses on validation examples are told: the run may end early."""
     secret: bool = False
     """Whether privacy draws from the operating system, as real peers do, and not from the seed that
     all members know."""

@@ -228,6 +228,7 @@ def make_shard(
         mixer=config.mixer.instance,
         attack=attack,
         attackers=bad,
+        judged=config.stop.patience > 0,
         secret=secret,
     )
     stack = Stack(learner) if config.engine.common.vectorise == "on" else None

@@ -222,7 +222,8 @@ class Shard:
         validation = self._scores(
             [models[at] for at in held_out], [peers[at].data.validation for at in held_out]
         )
-        validated = {at: score.accuracy for at, score in zip(held_out, validation, strict=True)}
+        validated = dict(zip(held_out, validation, strict=True))
+        judged = validated if self.world.judged else {}
         untrained = self._scores([self.world.initial] * len(peers), tests) if round == 0 else []
         return [
             Scores(
@@ -232,7 +233,8 @@ class Shard:
                 test_loss=f.loss,
                 accuracy_local=a.accuracy,
                 accuracy_mixed=b.accuracy,
-                accuracy_validation=validated.get(at),
+                accuracy_validation=validated[at].accuracy if at in validated else None,
+                loss_validation=validated[at].loss if at in judged else None,
                 accuracy_start=untrained[at].accuracy if untrained else None,
             )
             for at, (a, b, f) in enumerate(zip(local, mixed, final, strict=True))

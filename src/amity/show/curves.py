@@ -148,13 +148,19 @@ def _draw_bytes(axes: Axes, runs: Runs) -> None:
 def _by_round(results: Sequence[Result], name: str) -> Array:
     """A field of the whole network, one row a seed; NaN where it was not measured, or the run had
     ended."""
-    last = max(len(result.rounds) for result in results)
-    values = np.full((len(results), last), np.nan)
+    last = max(result.rounds[-1].round for result in results)
+    values = np.full((len(results), last + 1), np.nan)
     for at, result in enumerate(results):
-        for t, record in enumerate(result.rounds):
+        for record in result.rounds:
             if (value := record.value(name)) is not None:
-                values[at, t] = value
+                values[at, record.round] = value
     return values
+
+
+def _mean(values: Array) -> tuple[Array, Array]:
+    """Rounds in which any seed was measured, and the mean over those that were."""
+    known = np.isfinite(values).any(0)
+    return np.flatnonzero(known) + 1, np.nanmean(values[:, known], 0)
 
 
 def neighbours_taken(runs: Runs) -> Figure:
@@ -163,9 +169,7 @@ def neighbours_taken(runs: Runs) -> Figure:
     figure, axes = axes_of()
     look = styles(runs)
     for label, results in runs.items():
-        mean = np.nanmean(_by_round(results, "taken"), 0)
-        rounds = np.arange(1, len(mean) + 1)
-        axes.plot(rounds, mean, label=label, **look[label])
+        axes.plot(*_mean(_by_round(results, "taken")), label=label, **look[label])
         if len(runs) == 1:
             by_round: dict[int, list[int]] = {}
             for r in results[0].metrics:
@@ -190,9 +194,8 @@ def recall_of_friends(runs: Runs) -> Figure | None:
     figure, axes = axes_of()
     look = styles(runs)
     for label, share in found.items():
-        known = np.isfinite(share).any(0)
-        rounds = np.arange(1, share.shape[1] + 1)[known]
-        axes.plot(rounds, 100 * np.nanmean(share[:, known], 0), label=label, **look[label])
+        rounds, mean = _mean(share)
+        axes.plot(rounds, 100 * mean, label=label, **look[label])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="round", ylabel="friends in reach that were taken (%)", ylim=(-3, 103))
     axes.set_xlim(left=0)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from amity.round.stopping import Stopping
+
 if TYPE_CHECKING:
     from amity.lab.result import Result
 
 
 def remarks(result: Result) -> dict[str, str]:
     """What is remarkable about a run, each in a line, by a word for it."""
-    found = {"diverged": diverged(result)}
+    found = {"diverged": diverged(result), "ended": ended(result)}
     return {word: said for word, said in found.items() if said}
 
 
@@ -23,6 +25,19 @@ def remarks_of(runs: Mapping[str, Sequence[Result]]) -> list[str]:
         for result in results
         for word, said in remarks(result).items()
     ]
+
+
+def ended(result: Result) -> str:
+    """Why a run ended before its last round, and how good its best round was on the tests; empty:
+    it did not."""
+    last = result.rounds[-1]
+    if last.ended is None:
+        return ""
+    stopping = Stopping(result.config.stop)
+    stopping.recall(result.rounds)
+    there = dict(result.curve).get(stopping.at)
+    tested = "" if there is None else f"; test accuracy there: {100 * there:.1f} %"
+    return f"after {last.round + 1} of {result.config.rounds} rounds: {last.ended}{tested}"
 
 
 def diverged(result: Result) -> str:

@@ -40,6 +40,8 @@ def show_sweep(sweep: Sweep) -> None:
     """All tries, the chosen ones bold."""
     story, chosen = sweep.comparison.story, {one.label for one in sweep.best.values()}
     _print_lines(story.lines, story.references, chosen)
+    for remark in remarks_of(story.runs):
+        say(remark)
 
 
 def show_table(comparison: Comparison) -> None:
@@ -121,7 +123,7 @@ def show_worlds(worlds: Worlds) -> None:
             say(f"{world}: {story.standing}")
         if friend := story.said:
             say(f"{world}: here a friend is {friend}")
-        for remark in remarks_of(worlds.comparisons[world].results):
+        for remark in remarks_of(story.runs):
             say(f"{world}: {remark}")
 
 

@@ -31,6 +31,7 @@ from amity.round.quality import choice_quality, gradient_metrics
 from amity.round.recording import count_diverged, is_due, record_of
 from amity.round.shard import Shard, Trained
 from amity.round.spending import Budget
+from amity.round.stopping import judged_by, refuse_blind
 from amity.round.truth import Friendship
 from amity.simulate.crew import Crew, quiet
 from amity.simulate.desk import is_central
@@ -72,6 +73,7 @@ class Simulation:
             self.data: dict[PeerId, PeerData] = deal_out(config, dataset, self.names)
             self.crew: Crew = config.engine.instance.crew(config, dataset, self.names, self.data)
         self.units = units_of(config, self.data)
+        refuse_blind(config.stop, self.data)
         self.seats = {
             name: Seat(name=name, examples=len(data.train), labels=data.labels, group=data.group)
             for name, data in self.data.items()
@@ -304,6 +306,7 @@ class Simulation:
             round=t,
             accuracy=sum(scores) / len(scores) if scores else None,
             diverged=count_diverged(records.values()),
+            validation=judged_by(self.config.stop, [records[name] for name in honest]),
             attackers_weight=self._of_attackers(rows, honest),
             **quality,
             **self._of_privacy(records),

@@ -48,6 +48,7 @@ class Standings:
             course.done = course.rounds
         elif isinstance(event, RoundDone):
             course.done = event.report.round + 1
+            course.rounds = event.report.round + 1 if event.report.network.ended else course.rounds
             if event.report.network.accuracy is not None:
                 course.accuracy[event.report.round] = event.report.network.accuracy
 

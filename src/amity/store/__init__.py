@@ -22,7 +22,7 @@ from amity.store.checks import differences, refuse_foreign, refuse_unusable, sam
 from amity.store.commands import note_command, read_commands
 from amity.store.owner import Owner, how_to_go_on, owner_of, refuse_others
 from amity.store.reading import Commit, commits, read_config, read_lines, read_records, schema_of
-from amity.store.rundir import Checkpointed, RunDir, finished, locked
+from amity.store.rundir import Checkpointed, RunDir, ended, finished, locked
 
 __all__ = [
     "Checkpointed",
@@ -33,6 +33,7 @@ __all__ = [
     "best_records",
     "commits",
     "differences",
+    "ended",
     "finished",
     "how_to_go_on",
     "locked",

@@ -21,7 +21,7 @@ from amity.data.schema import Schema
 from amity.errors import RunDirError, StorageError, StrategyError, brief
 from amity.files import dump, write_atomically
 from amity.learn.tensors import encode
-from amity.records import EdgeRecord, Record, Report, TimingRecord
+from amity.records import EdgeRecord, Record, Report, RoundRecord, TimingRecord
 from amity.store.best import BestModels
 from amity.store.checks import differences, refuse_unusable, same_code
 from amity.store.extending import extend as extend_to
@@ -37,6 +37,7 @@ from amity.store.reading import (
     config_digest,
     load_config,
     read_config,
+    read_records,
     schema_of,
 )
 
@@ -322,13 +323,19 @@ def _same(path: Path, config: Config) -> Config:
     )
 
 
+def ended(path: Path) -> RoundRecord | None:
+    """The round with which a run ended before its last; None: with none."""
+    last = read_records(path / "rounds.jsonl", RoundRecord)[-1:]
+    return last[0] if last and last[0].ended is not None else None
+
+
 def finished(path: Path, config: Config) -> bool:
     """Whether a directory holds the whole of this run, so that nothing is left to do in it."""
     if not (path / "config.toml").is_file():
         return False
     RunDir.check(path, config)
     last = next(commits(path), None)
-    if last is None or last.round != config.rounds:
+    if last is None or (last.round != config.rounds and ended(path) is None):
         return False
     return all(
         (path / name).is_file() and (path / name).stat().st_size == size

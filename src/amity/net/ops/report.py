@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from amity.config import read_toml
 from amity.core import PeerId
-from amity.errors import RunDirError
+from amity.errors import AmityError, RunDirError
 from amity.net.accounts import Privacy, privacy_of
 from amity.net.ops.collect import peers_in, records_of
 from amity.net.ops.pictures import drawn, names_of, recalls_of
+from amity.net.setup import read_setup
 from amity.records import EdgeRecord, PeerRecord, TimingRecord
+from amity.round.build import load_data
 from amity.show import figures
 from amity.show.alone import worth_of
 from amity.show.exhibits import Sheet
@@ -40,7 +41,7 @@ class PeerStory:
     disclosed: Counter[str]
     privacy: Privacy | None = None
     classes: Sequence[str] = ()
-    """What the classes are called, if its peer.toml says so."""
+    """What the classes are called, if that is known here."""
 
     @classmethod
     def read(cls, name: PeerId, state: Path) -> PeerStory:
@@ -54,7 +55,7 @@ class PeerStory:
             log=read_lines(state / "audit.jsonl"),
             disclosed=told,
             privacy=privacy_of(state, read_config(state)) if written else None,
-            classes=_classes(state.parent / "peer.toml"),
+            classes=_classes(state.parent),
         )
 
     def events(self, kind: str) -> Counter[tuple[str, str]]:
@@ -68,9 +69,15 @@ class PeerStory:
         return counts
 
 
-def _classes(file: Path) -> tuple[str, ...]:
-    found = read_toml(file).get("peer", {}).get("classes", ()) if file.is_file() else ()
-    return tuple(map(str, found)) if isinstance(found, list) else ()
+def _classes(folder: Path) -> tuple[str, ...]:
+    """As a peer's own file and data call them; none where these are elsewhere."""
+    if not (folder / "peer.toml").is_file():
+        return ()
+    try:
+        setup = read_setup(folder)
+        return setup.who.classes or load_data(setup.config).names
+    except AmityError:  # the numbers will do
+        return ()
 
 
 def stories(folder: Path) -> list[PeerStory]:
