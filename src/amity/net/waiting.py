@@ -165,6 +165,7 @@ class Waiting:
             lacking = self._lacking(near)
             if not lacking:
                 break
+            self._audit.meters.alive.set(sum(self._board.alive(j) for j in near))
             self.refuse_solitude()
             if not said and time.monotonic() - began > MEET:
                 said = True
