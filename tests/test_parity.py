@@ -106,6 +106,7 @@ COMPOSED: dict[str, dict[str, Any]] = {
         "partition": {"name": "iid", "samples": 40, "test": 30},
         "shift": {"name": "permute_labels", "sizes": "2,1,1"},
     },
+    "friends, and models that are shared in part": {"strategy": "friends", "method": "dispfl"},
     "uploads clipped without noise": {"privacy": {"name": "upload", "sigma": 0.0, "clip": 0.5}},
 }
 

@@ -32,6 +32,7 @@ metrics = 9464             # http://127.0.0.1:9464/metrics; 0: none
 [net]
 deadline = 60              # seconds that a round waits for the others' cards
 patience = 30              # seconds that an answer may take
+# least = 1                # neighbours that must be present, or a round waits; 0: go on alone
 
 [run]                      # keys of `amity run`; model, strategy and seed as at all members
 data = "digits"            # yours: "scans.npz", a folder of images, or a table, as in these lines:
@@ -43,7 +44,9 @@ data = "digits"            # yours: "scans.npz", a folder of images, or a table,
 # data.schema = "schema.toml"    # in place of the last two: the file that all members agree on,
 #                                # `amity data schema`; `amity data check` shows what is wrong
 strategy = "friends"
-rounds = 100
+rounds = 100               # raised later, the peer goes on
+# changes = "from=50 train.lr=0.01"   # planned; the same at all members
+# eval.shadow = 1          # also train a shadow that learns from nobody: does collaboration help?
 """
 
 

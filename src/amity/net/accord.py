@@ -81,9 +81,17 @@ class Accord:
         terms = self._terms.get(name)
         if terms is not None:
             return self._mine.difference(terms, self._round)
-        if name not in self._words and self._board.notice(name) is not None:
+        notice = self._board.notice(name) if name not in self._words else None
+        if notice is not None and self._digest(notice.round) == self._digest(self._round):
             return ""  # I believed a card of it
         return self._words.get(name)
+
+    def _digest(self, round: int) -> str:
+        return self._mine.digest_at(round)
+
+    def met(self, name: PeerId) -> bool:
+        """Whether a member has told its terms."""
+        return name in self._terms or name in self._words
 
     def coming(self, name: PeerId) -> str:
         """In what a member that does not differ yet will differ from a later round on."""

@@ -160,11 +160,12 @@ class Waiting:
         while not self._stop.is_set():
             near = self._near(t)
             for j in near:
-                if self._board.alive(j) and self._accord.difference(j) is None:
+                if self._board.alive(j) and not self._accord.met(j):
                     self._meet(j)
             lacking = self._lacking(near)
             if not lacking:
                 break
+            self._audit.meters.alive.set(sum(self._board.alive(j) for j in near))
             self.refuse_solitude()
             if not said and time.monotonic() - began > MEET:
                 said = True

@@ -297,15 +297,15 @@ class Peer:
 
     def sketch(self, spec: CardSpec) -> torch.Tensor:
         """φ of this round, as it goes onto the card."""
-        phi = self._phi(spec, self.solo)
+        phi = self._phi(spec, self.mine, self.solo)
         return self._sketched(phi, spec, 0 if spec.lasting else self.round)
 
     def card_length(self, spec: CardSpec) -> int:
-        """How many numbers my cards have. Nothing is trained to know it."""
-        return spec.numbers(len(self._phi(spec, None)))
+        """How many numbers my cards have. Nothing is trained to know it, and nothing published."""
+        return spec.numbers(len(self._phi(spec, self.share_start, None)))
 
-    def _phi(self, spec: CardSpec, solo: Solo | None) -> torch.Tensor:
-        shared = {"shared": self.mine, "shared_start": self.share_start}
+    def _phi(self, spec: CardSpec, mine: Share, solo: Solo | None) -> torch.Tensor:
+        shared = {"shared": mine, "shared_start": self.share_start}
         at = Vectors(self.start, self.trained, self.world.initial, **shared, solo=solo)
         data = self.data.train if spec.kind.whole else self.probe_data
         return spec.phi(at, data, self.world.learner)
