@@ -83,6 +83,8 @@ if TYPE_CHECKING:
     from amity.lab.swarm import swarm
     from amity.lab.sweep import Sweep, sweep
     from amity.lab.worlds import Worlds, compare_worlds
+    from amity.learn.optimisers import Optimiser
+    from amity.learn.schedules import Schedule
     from amity.peer.proxies import Proxy
     from amity.peer.proxy import CardSpec
     from amity.peer.trials import Agreement, Alone
@@ -122,8 +124,10 @@ METHOD_KIT = {
     "amity.core": (
         *("Context", "Fit", "Fitted", "Gradient", "Method", "Share", "State", "Stats", "Training"),
     ),
+    "amity.learn.optimisers": ("Optimiser",),
+    "amity.learn.schedules": ("Schedule",),
 }
-"""Writing a method: what is trained, shared and kept."""
+"""Writing a method: what is trained, shared and kept; an optimiser, a schedule of rates."""
 
 DATA = {"amity.data": ("Dataset", "datasets", "partitions", "shifts")}
 """Own data."""
@@ -172,6 +176,7 @@ __all__ = [
     "Method",
     "MixtureLoss",
     "ModelFact",
+    "Optimiser",
     "PeerEvent",
     "PeerId",
     "PeerRecord",
@@ -192,6 +197,7 @@ __all__ = [
     "RunQueued",
     "RunStarted",
     "Said",
+    "Schedule",
     "Share",
     "Similarity",
     "Sink",

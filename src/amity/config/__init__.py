@@ -18,6 +18,7 @@ from amity.config.parts import (
 from amity.config.picks import typed
 from amity.config.schema import Config, Pick
 from amity.config.sections import PARTS, SCALARS, SECTIONS, STAGE
+from amity.config.training import TRAINING
 from amity.config.words import (
     count,
     only,
@@ -36,6 +37,7 @@ __all__ = [
     "SCALARS",
     "SECTIONS",
     "STAGE",
+    "TRAINING",
     "Availability",
     "Checkpoint",
     "Config",

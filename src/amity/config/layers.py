@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from amity.config import stages
+from amity.config import stages, training
 from amity.config.picks import named, pick, single, typed
 from amity.config.schema import SILENT, Config
 from amity.config.sections import PARTS, SCALARS, SECTIONS
@@ -100,6 +100,8 @@ def _merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
 
 def _over(key: str, low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
     """One table on top of another; another name or preset drops what belonged to the old one."""
+    if key == "train":
+        return training.over(low, high)
     renamed = "name" in high and high["name"] != low.get("name")
     base = {} if renamed and key in SECTIONS else dict(low)
     if "preset" in high and not renamed and high["preset"] != base.get("preset"):
@@ -121,10 +123,12 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
     values: dict[str, Any] = {
         key: pick(key, section, merged.get(key, {})) for key, section in SECTIONS.items()
     }
+    merged["train"], choices = training.divided(merged.get("train", {}))
+    values |= choices
     values |= {key: typed(key, part, merged.get(key, {})) for key, part in PARTS.items()}
     values |= {key: single(key, merged[key]) for key in SCALARS if key in merged}
     values["stages"] = stages.pick_stages(stages.given(merged.get("stages", {})))
-    return _held_out(_grouped(Config(**values)))
+    return _held_out(_grouped(_stepping(Config(**values))))
 
 
 def _suits(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -146,6 +150,23 @@ def _check_silent(given: Mapping[str, Any]) -> None:
                 f"{key}.{next(iter(options))}: there is no {key} to which it belongs; say which:"
                 f" {key}={' or '.join(names)}"
             )
+
+
+def _stepping(config: Config) -> Config:
+    """A schedule must fit the number of rounds, and what shall be kept must exist."""
+    if not config.schedule.absent and (misfit := config.schedule.instance.misfit(config.rounds)):
+        raise ConfigError(misfit)
+    optimiser = config.optimiser
+    if config.train.keep and not optimiser.absent and not optimiser.instance.remembers:
+        raise ConfigError(
+            f"train.keep: {optimiser.label} with {_said(optimiser.options)} remembers nothing that"
+            " could be kept; leave it out"
+        )
+    return config
+
+
+def _said(options: Mapping[str, Any]) -> str:
+    return " ".join(f"train.{key}={value}" for key, value in options.items())
 
 
 def _grouped(config: Config) -> Config:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Field
+
+from amity.registry import QUIET
 
 Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -14,16 +16,15 @@ Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
-    """Local training: SGD with momentum, fresh every round."""
+    """Local training. `train.optimiser` and `train.schedule` choose how it steps; their options
+    stand beside these keys (see `config.training`)."""
 
     lr: Positive = 0.01
     """η_w: learning rate of the featurizer (and of everything, where nothing is split)."""
     lr_head: Annotated[float, Field(ge=0)] = 0.0
     """η_β: learning rate of the head; 0 means the same as lr."""
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
     decay: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Factor on the learning rates from round to round."""
+    """Factor on the learning rates from round to round, with any schedule."""
     batch: Annotated[int, Field(ge=1, le=2**31 - 1)] = 128
     epochs: Count = 5
     """K_w: epochs on the featurizer (and on everything, where nothing is split)."""
@@ -37,6 +38,10 @@ class Train:
     augment: Literal["none", "crop_flip"] = "none"
     """Random crops (4 pixels of padding) and mirror images while training; never for losses, tests
     or proxies, unless a proxy trains itself (`twins`)."""
+    keep: bool = field(default=False, metadata=QUIET)
+    """Whether what the optimiser remembers is kept from round to round: each fit of a round's
+    training goes on from its own, which is part of the checkpoint and never sent. Guests' models
+    and fine-tuning before a test begin afresh."""
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,12 @@ from amity.data.partition import Partition
 from amity.data.shift import Shift
 from amity.errors import ConfigError, brief
 from amity.learn.models import Model
+from amity.learn.optimisers import Optimiser
+from amity.learn.schedules import Schedule
 from amity.peer.attacks import Attack
 from amity.peer.mixing import Mixer
 from amity.peer.privacy import Mechanism
-from amity.registry import Absent, in_memory
+from amity.registry import Absent, in_memory, written_of
 from amity.topology import Topology
 
 T = TypeVar("T")
@@ -33,6 +35,10 @@ OPEN = (("train", "precision", "auto"), ("engine", "vectorise", "auto"), ("engin
 SILENT = {"shift": "none"}
 """Sections that are not written down where they pick nothing, so that runs that knew nothing of
 them stay the same runs."""
+
+CHOICES = {"optimiser": "sgd", "schedule": "constant"}
+"""Keys of `train` that pick an entry, and what they pick if nobody says it: that is not written
+down either."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,9 @@ class Config:
     privacy: Pick[Mechanism]
     attack: Pick[Attack]
     engine: Pick[Engine]
+    optimiser: Pick[Optimiser]
+    """`train.optimiser`; its options are keys of `train`."""
+    schedule: Pick[Schedule]
     stages: tuple[Pick[Strategy], ...] = ()
     peers: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     rounds: Annotated[int, Field(ge=1, le=100_000_000)] = 500
@@ -117,6 +126,20 @@ class Config:
         return self.data.name if silent else f"{self.data.name} (shift {self.shift.label})"
 
     @property
+    def stepping(self) -> str:
+        """`adamw (beta1=0.9, ...), cosine (floor=0.1)`: optimiser and schedule, in words; empty if
+        both are as they are for who says nothing. A class of one's own goes by its name and its
+        code, wherever its file lies."""
+        said = []
+        for key, usual in CHOICES.items():
+            pick: Pick[Any] = getattr(self, key)
+            options = ", ".join(f"{k}={v}" for k, v in pick.options.items())
+            code = f" [{pick.code[:12]}]" if pick.code else ""
+            if pick.name != usual or pick.absent or pick.instance != type(pick.instance)():
+                said.append(f"{pick.label}{code}" + (f" ({options})" if options else ""))
+        return ", ".join(said)
+
+    @property
     def slug(self) -> str:
         """The label as part of a folder's name."""
         return "-".join(pick.slug for pick in (self.strategy, *self.stages))
@@ -126,6 +149,8 @@ class Config:
         plain: dict[str, Any] = {}
         for f in dataclasses.fields(self):
             value: Any = getattr(self, f.name)
+            if f.name in CHOICES:
+                continue
             if isinstance(value, Pick):
                 if f.name in SILENT and value.name == SILENT[f.name]:
                     continue
@@ -133,11 +158,21 @@ class Config:
             elif isinstance(value, tuple):
                 value = [stage.to_dict() for stage in value]
             elif dataclasses.is_dataclass(value):
-                value = dataclasses.asdict(value)  # type: ignore[arg-type]
+                value = written_of(value)
             plain[f.name] = value
+        plain["train"] |= self._choices()
         # TOML wants tables after plain values
         tables = [key for key, value in plain.items() if value and isinstance(value, dict | list)]
         return {key: plain[key] for key in sorted(plain, key=tables.__contains__)}
+
+    def _choices(self) -> dict[str, Any]:
+        """Optimiser and schedule, as keys of `train`."""
+        out: dict[str, Any] = {}
+        for key, usual in CHOICES.items():
+            pick: Pick[Any] = getattr(self, key)
+            named = {} if pick.name == usual else {key: pick.name}
+            out |= named | {k: v for k, v in pick.options.items() if v is not None}
+        return out
 
     def to_toml(self) -> str:
         try:

@@ -175,7 +175,8 @@ def estimate(configs: Sequence[Config], jobs: int) -> Estimate:
         card = cache(trial.card)
         costs = [(one.peers, *_of_a_peer(one, trial, card)) for one in configs]
     at_once = max(jobs, config.engine.instance.hands(len(units_of(config, data))))
-    matrices = 2 * config.peers * trial.learner.layout.size * 4
+    kept = len(config.optimiser.instance.remembers) if config.train.keep else 0
+    matrices = 2 * (1 + kept) * config.peers * trial.learner.layout.size * 4
     places = {id(x): x for x in (dataset.pixels.x, *(d.train.pixels.x for d in data.values()))}
     held = sum(x.numel() * x.element_size() for x in places.values())
     return Estimate(

@@ -85,6 +85,7 @@ def _schema(config: Config, shard: Shard, dataset: Dataset, max_norm: float) -> 
         else None,
         "masked": masked,
         "seed": config.seed,
+        **({"stepping": config.stepping} if config.stepping else {}),
     }
     return Schema(
         size=layout.size,

@@ -10,7 +10,7 @@ from amity.registry.entries import Entry
 from amity.registry.files import USER_MODULE, code_of, importable
 from amity.registry.fingerprint import fingerprint
 from amity.registry.memory import Absent, in_memory
-from amity.registry.options import QUIET, checked, explain, fields_of
+from amity.registry.options import QUIET, checked, explain, fields_of, written_of
 from amity.registry.table import Registry
 
 __all__ = [
@@ -26,4 +26,5 @@ __all__ = [
     "fingerprint",
     "importable",
     "in_memory",
+    "written_of",
 ]

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
-from amity.config import PARTS, SCALARS, SECTIONS, STAGE, Config
+from amity.config import PARTS, SCALARS, SECTIONS, STAGE, TRAINING, Config
 from amity.console import blank_table, complain, err_console, out_console, say, status
 from amity.core import Reference
 from amity.errors import ConfigError, unknown
@@ -101,12 +101,12 @@ def show_entries(kind: str = "", **more: Registry[Any]) -> None:
         name: (section.registry, section.common)
         for name, section in {**SECTIONS, "stages": STAGE}.items()
     }
-    kinds |= {name: (registry, None) for name, registry in more.items()}
+    kinds |= {name: (registry, None) for name, registry in {**TRAINING, **more}.items()}
     wanted = {name: found for name, found in kinds.items() if kind[:4] == name[:4] or not kind}
     if not wanted:
         raise ConfigError(unknown("kind", kind, kinds))
     for name, (registry, common) in wanted.items():
-        out_console.print(f"\n[bold]{name}=[/bold]")
+        out_console.print(f"\n[bold]{'train.' if name in TRAINING else ''}{name}=[/bold]")
         for entry in registry:
             _show_entry(entry)
         if common is not None:

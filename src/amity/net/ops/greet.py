@@ -51,8 +51,8 @@ def _greet(online: Online, j: str) -> Finding:
         return Finding(
             f"greet {j}",
             False,
-            "runs another model, class list, proxy, kind of method or seed; compare [run] of"
-            " peer.toml",
+            "runs another model, class list, proxy, kind of method, seed, optimiser or schedule;"
+            " compare [run] of peer.toml",
         )
     version = str(manifest.data.get("version"))[:20]
     other = "" if version == __version__ else f", Amity {version} (mine: {__version__})"

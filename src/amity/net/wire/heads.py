@@ -128,7 +128,8 @@ def _check(manifest: Manifest, roster: Roster, want: Expected) -> None:
     _check_age(manifest, want.max_age)
     if manifest.schema_ != want.schema.digest and not want.any_schema:
         raise Refused(
-            "wrong schema", f"{manifest.sender} has another model, classes, proxy or seed"
+            "wrong schema",
+            f"{manifest.sender} has another model, classes, proxy, seed, optimiser or schedule",
         )
     if manifest.length > want.schema.longest(manifest.kind):
         raise Refused("too long", f"{manifest.length} bytes for a {manifest.kind}")
