@@ -48,7 +48,8 @@ def same(name, **layers):
     assert far.complete
     for kind in ("metrics", "edges", "rounds"):
         assert getattr(local, kind) == getattr(far, kind), (name, kind)
-    models = [[peer.start for peer in restored(run.path).peers.values()] for run in (local, far)]
+    kept = [restored(run.path).peers.values() for run in (local, far)]
+    models = [[v for peer in peers for v in peer.snapshot().values()] for peers in kept]
     assert all(torch.equal(a, b) for a, b in zip(*models, strict=True)), name
     return seen
 
@@ -70,7 +71,9 @@ part = {"rows": ["alone", "with 3"], "seeds": [0]}
 tables = [reproduce("toy", "smoke", out=out, **part, **how).records for out, how in ways]
 here, there = ([replace(record, seconds=0) for record in records] for records in tables)
 assert here == there
-seen = same("lost", strategy={"name": "federico"}, rounds=8, checkpoint={"every": 3})
+adamw = {"optimiser": "adamw", "schedule": "cosine", "keep": True}
+lost = {"rounds": 8, "checkpoint": {"every": 3}, "method": "ditto", "train": adamw}
+seen = same("lost", strategy={"name": "federico"}, **lost)
 assert seen == [0, 1, 2, 3, 4, 3, 4, 5, 6, 7], seen
 print("all the same")
 ray.shutdown()

@@ -16,9 +16,12 @@ from amity.geometry import cosines
 from amity.learn.layout import layout_of
 from amity.learn.learner import Learner, Recipe
 from amity.learn.models import models
+from amity.learn.optimisers.sgd import Sgd
 from amity.peer.proxy import Sketcher
 
-RECIPE = Recipe(lr=0.1, lr_head=0.02, momentum=0.9, weight_decay=0.01, batch=4, clip=0.0)
+RECIPE = Recipe(
+    lr=0.1, lr_head=0.02, optimiser=Sgd(momentum=0.9, weight_decay=0.01), batch=4, clip=0.0
+)
 
 
 def samples(count: int = 10, classes: int = 3, seed: int = 0) -> Samples:
@@ -66,7 +69,9 @@ def test_fit_equals_torch_sgd_with_two_learning_rates() -> None:
 
 
 def test_clipping_bounds_the_gradient_norm() -> None:
-    recipe = Recipe(lr=1.0, lr_head=1.0, momentum=0.0, weight_decay=0.0, batch=100, clip=0.01)
+    recipe = Recipe(
+        lr=1.0, lr_head=1.0, optimiser=Sgd(momentum=0.0, weight_decay=0.0), batch=100, clip=0.01
+    )
     mine = learner(recipe)
     start = mine.initial()
     trained, _ = mine.fit(start, samples(), np.random.default_rng(0), epochs=1)
@@ -75,7 +80,12 @@ def test_clipping_bounds_the_gradient_norm() -> None:
 
 def test_decay_shrinks_the_step_from_round_to_round() -> None:
     recipe = Recipe(
-        lr=0.1, lr_head=0.1, momentum=0.0, weight_decay=0.0, batch=100, clip=0.0, decay=0.5
+        lr=0.1,
+        lr_head=0.1,
+        optimiser=Sgd(momentum=0.0, weight_decay=0.0),
+        batch=100,
+        clip=0.0,
+        decay=0.5,
     )
     mine = learner(recipe)
     start = mine.initial()

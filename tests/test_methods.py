@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from amity.core import START, Fit, Fitted, Share
 from amity.learn.learner import Bounds, Recipe
+from amity.learn.optimisers.sgd import Sgd
 from amity.methods.dispfl import Dispfl, erk_densities
 from amity.methods.ditto import Ditto
 from amity.net.wire import encode_share
@@ -22,7 +23,9 @@ from amity.rng import rng
 from tests.conftest import EVERY_STRATEGY, simulate, spec_id, tiny
 from tests.test_learn import learner, net, samples
 
-PLAIN = Recipe(lr=0.1, lr_head=0.1, momentum=0.9, weight_decay=0.0, batch=4, clip=0.0)
+PLAIN = Recipe(
+    lr=0.1, lr_head=0.1, optimiser=Sgd(momentum=0.9, weight_decay=0.0), batch=4, clip=0.0
+)
 
 
 def test_a_step_of_ditto_is_the_gradient_plus_lambda_times_the_way_from_the_received_model() -> (
@@ -55,7 +58,15 @@ def test_a_step_of_ditto_is_the_gradient_plus_lambda_times_the_way_from_the_rece
 def test_a_large_lambda_holds_the_personal_model_at_the_received_one_and_none_lets_it_go() -> None:
     data, mine = (
         samples(),
-        learner(Recipe(lr=0.01, lr_head=0.01, momentum=0.0, weight_decay=0.0, batch=4, clip=0.0)),
+        learner(
+            Recipe(
+                lr=0.01,
+                lr_head=0.01,
+                optimiser=Sgd(momentum=0.0, weight_decay=0.0),
+                batch=4,
+                clip=0.0,
+            )
+        ),
     )
     w = mine.initial() + 0.3
     far, near = (

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from amity.config import PARTS, SCALARS, SECTIONS, STAGE, Config, load
+from amity.config import PARTS, SCALARS, SECTIONS, STAGE, TRAINING, Config, load
 from amity.config.catalogue import run_options
 from amity.errors import ConfigError
 from amity.lab.catalogue import kinds, options
@@ -83,8 +83,12 @@ def test_no_option_is_left_out() -> None:
         for entry in section.registry:
             dots = f"{key}.{entry.name}." if key == "stages" else f"{key}."
             assert {(dots + name, entry.name) for name in entry.options()} <= set(listed)
+    for key, registry in TRAINING.items():
+        assert (f"train.{key}", "") in listed
+        for entry in registry:
+            assert {(f"train.{name}", entry.name) for name in entry.options()} <= set(listed)
     written_by_amity = {"extended"}
-    keys = {f.name for f in dataclasses.fields(Config)} - written_by_amity
+    keys = {f.name for f in dataclasses.fields(Config)} - written_by_amity - TRAINING.keys()
     assert keys <= {key.partition(".")[0] for key, _ in listed}
     assert {"net.deadline", "peer.name", "sinks=plain:every"} <= {o.key for o in options()}
 
@@ -107,6 +111,9 @@ def given(option: Option, value: Any) -> dict[str, Any]:
         return {option.key: value} | ({section: needed} if needed else {})
     if option.key.startswith("stages."):
         return {"stages": option.of, option.key: value}
+    for key, registry in TRAINING.items():
+        if option.key.startswith("train.") and option.of in registry:
+            return {f"train.{key}": option.of, option.key: value}
     return {option.key.partition(".")[0]: option.of, option.key: value}
 
 
@@ -129,6 +136,17 @@ def test_what_is_said_to_be_allowed_is_what_a_config_allows(kind: str) -> None:
         ("strategy.afind+", r"strategy\.tau=0\.2  number > 0\n +τ, factor on the threshold"),
         ("strategy.afind+", r"strategy\.preset=tuned  paper \| literal \| tuned \| wary"),
         ("train", r"train\.lr=0\.01  number > 0\n +η_w: learning rate"),
+        (
+            "train",
+            r"train\.optimiser=(.|\n)*train\.optimiser=adamw (.|\n)*train\.beta1=0\.9.*\n +β₁",
+        ),
+        (
+            "train",
+            r"train\.schedule=(.|\n)*train\.schedule=cosine (.|\n)*train\.floor=0\.0.*\n +f: ",
+        ),
+        ("train.optimiser", r"train\.optimiser=  How gradients become steps"),
+        ("schedule", r"train\.schedule=  How learning rates go over the rounds"),
+        ("adamw", r"train\.optimiser=adamw (.|\n)*train\.weight_decay=0\.01  number ≥ 0\n +λ"),
         ("net", r"net\.deadline=60\.0  seconds > 0 and ≤ 86400\n"),
         ("peer", r"peer\.name=\(must be given\)  text\n"),
         ("eval", r"eval\.every=1  whole number ≥ 1\n"),

@@ -147,7 +147,8 @@ def test_private_real_peers_report_the_simulators_epsilon_and_noise_of_their_own
 
 def same_bits(tmp_path: Path, layers: dict[str, Any]) -> None:
     """The simulator and a swarm, run with the same config, decide and learn the same."""
-    layers["train"] = {"epochs": 1, "batch": 8, "lr": 0.05, "precision": "fp32"}
+    train = {"epochs": 1, "batch": 8, "lr": 0.05, "precision": "fp32"}
+    layers["train"] = train | layers.get("train", {})
     layers["engine"] = {"workers": 1, "vectorise": "off", "group": 1}
     simulated = run(tiny(**layers), tmp_path / "simulated")
     swarm = swarm_of(tmp_path / "swarm", **layers)

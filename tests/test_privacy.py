@@ -29,6 +29,7 @@ from amity.learn.clipping import by_functions, by_layers
 from amity.learn.layout import layout_of
 from amity.learn.learner import DpSgd, Learner, Recipe
 from amity.learn.models import models
+from amity.learn.optimisers.sgd import Sgd
 from amity.net.accounts import Accounts, privacy_of
 from amity.peer.privacy import (
     Account,
@@ -131,7 +132,9 @@ def test_no_example_counts_for_more_than_the_clip_in_modules_that_fold_rows_into
     mine = Learner(
         module,
         layout_of(module, "head", "body"),
-        Recipe(lr=1.0, lr_head=1.0, momentum=0.0, weight_decay=0.0, batch=2, clip=0.0),
+        Recipe(
+            lr=1.0, lr_head=1.0, optimiser=Sgd(momentum=0.0, weight_decay=0.0), batch=2, clip=0.0
+        ),
     )
     base = samples(2)
     data = Samples(
@@ -168,7 +171,9 @@ def private(batch: int = 4, lr: float = 0.1) -> Learner:
     return Learner(
         module,
         layout_of(module),
-        Recipe(lr=lr, lr_head=lr, momentum=0.9, weight_decay=0.0, batch=batch, clip=0.0),
+        Recipe(
+            lr=lr, lr_head=lr, optimiser=Sgd(momentum=0.9, weight_decay=0.0), batch=batch, clip=0.0
+        ),
     )
 
 
@@ -200,7 +205,9 @@ def test_the_noise_on_a_gradient_has_standard_deviation_sigma_c_over_l() -> None
     mine = Learner(
         module,
         layout_of(module),
-        Recipe(lr=1.0, lr_head=1.0, momentum=0.0, weight_decay=0.0, batch=5, clip=0.0),
+        Recipe(
+            lr=1.0, lr_head=1.0, optimiser=Sgd(momentum=0.0, weight_decay=0.0), batch=5, clip=0.0
+        ),
     )
     data, sigma, clip = samples(20), 2.0, 0.7
     draws = [np.random.default_rng(4) for _ in range(2)]
@@ -271,7 +278,9 @@ def test_dp_sgd_costs_at_most_three_plain_steps() -> None:
     mine = Learner(
         module,
         layout_of(module),
-        Recipe(lr=0.05, lr_head=0.05, momentum=0.0, weight_decay=0.0, batch=64, clip=0.0),
+        Recipe(
+            lr=0.05, lr_head=0.05, optimiser=Sgd(momentum=0.0, weight_decay=0.0), batch=64, clip=0.0
+        ),
     )
     base = samples(64, 10)
     x = torch.randn(64, 1, 28, 28)

@@ -110,12 +110,8 @@ def test_the_papers_sizes_are_those_it_prints() -> None:
         "resnet18_gn",
         "cifar100",
     )
-    assert (config.train.epochs, config.train.batch, config.train.lr, config.train.momentum) == (
-        5,
-        128,
-        0.01,
-        0.9,
-    )
+    assert (config.train.epochs, config.train.batch, config.train.lr) == (5, 128, 0.01)
+    assert config.optimiser.to_dict() == {"name": "sgd", "momentum": 0.9, "weight_decay": 0.0}
     assert config.strategy.options["k"] == 10
     assert config.partition.to_dict()["classes"] == 5
     assert asked.seeds == (0, 1, 2)

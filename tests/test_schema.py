@@ -173,6 +173,10 @@ TERMS = Terms(
         ({"seed": 2}, "seed is 1 here and 2 there: say the same under [run]"),
         ({"card": None}, "cards show head_gradient 256 16 here and nothing there"),
         ({"masked": True}, "models are shared whole here and in part there"),
+        (
+            {"stepping": "adamw (beta1=0.9)"},
+            "training steps by the usual optimiser and schedule here and adamw (beta1=0.9) there",
+        ),
         ({"model": (("w", (4, 5)), ("b", (4,)))}, "parameter 'w' of the model is (3, 5) here and"),
         ({"model": (("w", (3, 5)),)}, "parameter 'b' of the model is (3,) here and absent there"),
         ({"model": TERMS.model[::-1]}, "the parameters of the model stand in another order"),

@@ -16,6 +16,7 @@ from torch import nn
 from amity.data.samples import Samples
 from amity.learn.layout import layout_of
 from amity.learn.learner import Learner, Recipe
+from amity.learn.optimisers.sgd import Sgd
 from amity.learn.stacked import FitJob, Stack
 from amity.learn.tensors import Archive, encode
 from tests.test_learn import samples
@@ -87,8 +88,7 @@ def test_peers_trained_in_one_stack_end_where_each_ends_alone(
         Recipe(
             lr=0.1,
             lr_head=0.02,
-            momentum=recipe[0],
-            weight_decay=recipe[1],
+            optimiser=Sgd(momentum=recipe[0], weight_decay=recipe[1]),
             batch=batch,
             clip=recipe[2],
             decay=0.9,
@@ -115,7 +115,10 @@ def test_peers_trained_in_one_stack_end_where_each_ends_alone(
 
 @pytest.mark.parametrize("make", NETS)
 def test_stacked_losses_and_scores_are_those_of_each_alone(make: object) -> None:
-    mine = learner(make, Recipe(lr=0.1, lr_head=0.1, momentum=0, weight_decay=0, batch=4, clip=0))
+    mine = learner(
+        make,
+        Recipe(lr=0.1, lr_head=0.1, optimiser=Sgd(momentum=0, weight_decay=0), batch=4, clip=0),
+    )
     base = samples(60)
     datas = [
         Samples(base.pixels, torch.arange(a, b)) for a, b in ((0, 5), (5, 30), (30, 31), (31, 60))
@@ -132,9 +135,13 @@ def test_stacked_losses_and_scores_are_those_of_each_alone(make: object) -> None
 
 def test_head_epochs_on_cached_features_end_where_the_long_way_ends() -> None:
     short = learner(
-        conv, Recipe(lr=0.1, lr_head=0.1, momentum=0.9, weight_decay=0, batch=4, clip=0)
+        conv,
+        Recipe(lr=0.1, lr_head=0.1, optimiser=Sgd(momentum=0.9, weight_decay=0), batch=4, clip=0),
     )
-    long = learner(conv, Recipe(lr=0.1, lr_head=0.1, momentum=0.9, weight_decay=0, batch=4, clip=0))
+    long = learner(
+        conv,
+        Recipe(lr=0.1, lr_head=0.1, optimiser=Sgd(momentum=0.9, weight_decay=0), batch=4, clip=0),
+    )
     long._cached_features = lambda data: None  # type: ignore[method-assign]
     counted = [0, 0]
     for at, mine in enumerate((short, long)):
@@ -160,17 +167,29 @@ def test_features_are_not_cached_where_they_change_or_where_the_head_is_not_last
 
     for make in (dropout, beyond):
         mine = learner(
-            make, Recipe(lr=0.1, lr_head=0.1, momentum=0, weight_decay=0, batch=4, clip=0)
+            make,
+            Recipe(lr=0.1, lr_head=0.1, optimiser=Sgd(momentum=0, weight_decay=0), batch=4, clip=0),
         )
         assert mine._cached_features(samples(5)) is None
     augmented = learner(
-        conv, Recipe(lr=0.1, lr_head=0.1, momentum=0, weight_decay=0, batch=4, clip=0, augment=True)
+        conv,
+        Recipe(
+            lr=0.1,
+            lr_head=0.1,
+            optimiser=Sgd(momentum=0, weight_decay=0),
+            batch=4,
+            clip=0,
+            augment=True,
+        ),
     )
     assert augmented._cached_features(samples(5)) is None
 
 
 def test_theta_comes_out_of_channels_last_as_it_went_in() -> None:
-    mine = learner(conv, Recipe(lr=0.1, lr_head=0.1, momentum=0, weight_decay=0, batch=4, clip=0))
+    mine = learner(
+        conv,
+        Recipe(lr=0.1, lr_head=0.1, optimiser=Sgd(momentum=0, weight_decay=0), batch=4, clip=0),
+    )
     torch.manual_seed(0)
     named = dict(conv().named_parameters())
     wanted = torch.cat([named[slot.name].detach().flatten() for slot in mine.layout.slots])

@@ -89,6 +89,8 @@ if TYPE_CHECKING:
     from amity.lab.sweep import sweep
     from amity.lab.tries import Sweep
     from amity.lab.worlds import Worlds, compare_worlds
+    from amity.learn.optimisers import Optimiser
+    from amity.learn.schedules import Schedule
     from amity.peer.proxies import Proxy
     from amity.peer.proxy import CardSpec
     from amity.peer.trials import Agreement, Alone
@@ -133,8 +135,10 @@ METHOD_KIT = {
     "amity.core": (
         *("Context", "Fit", "Fitted", "Gradient", "Method", "Share", "State", "Stats", "Training"),
     ),
+    "amity.learn.optimisers": ("Optimiser",),
+    "amity.learn.schedules": ("Schedule",),
 }
-"""Writing a method: what is trained, shared and kept."""
+"""Writing a method: what is trained, shared and kept; an optimiser, a schedule of rates."""
 
 DATA = {"amity.data": ("Dataset", "datasets", "partitions", "shifts")}
 """Own data."""
@@ -185,6 +189,7 @@ __all__ = [
     "Method",
     "MixtureLoss",
     "ModelFact",
+    "Optimiser",
     "PeerEvent",
     "PeerId",
     "PeerRecord",
@@ -205,6 +210,7 @@ __all__ = [
     "RunQueued",
     "RunStarted",
     "Said",
+    "Schedule",
     "Share",
     "Similarity",
     "Sink",

@@ -239,10 +239,14 @@ class Stats:
     loss: float = float("nan")
 
 
+Moments = Mapping[str, "torch.Tensor"]
+"""What an optimiser remembers of a fit, by name, and the number of its steps."""
+
+
 @dataclass(frozen=True)
 class Fit:
-    """What a method asks the engine for: some epochs of SGD on a part of theta (None: all of it),
-    with the peer's own data."""
+    """What a method asks the engine for: some epochs of training on a part of theta (None: all of
+    it), with the peer's own data."""
 
     theta: torch.Tensor
     epochs: int
@@ -250,13 +254,16 @@ class Fit:
     _: KW_ONLY
     anchor: torch.Tensor | None = None
     """A model that theta is drawn to: every step's gradient gets `pull` · (theta − anchor) added,
-    before momentum."""
+    before the optimiser sees it."""
     pull: float = 0.0
     mask: torch.Tensor | None = None
     """Coordinates where it is False are 0 after every step."""
     kept: bool = False
     """Whether the result never leaves this peer, nor alters anything that does: it needs no
     differential privacy."""
+    moments: Moments | None = None
+    """Where the optimiser keeps what it remembers, with `train.keep`. The peer says it, not the
+    method: each fit of a round's training has its own."""
 
 
 @dataclass(frozen=True)

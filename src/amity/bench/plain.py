@@ -1,4 +1,4 @@
-"""The loop that a researcher writes: one module, state dicts, torch.optim.SGD, one peer after the
+"""The loop that a researcher writes: one module, state dicts, torch.optim, one peer after the
 other, fp32.
 
 It does the same maths as the engine, with the same order of examples, and is its oracle in the
@@ -8,7 +8,8 @@ tests. It knows nothing of the engine but where the data lies and how randomness
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -22,6 +23,28 @@ from amity.round.build import deal_out
 from amity.topology import peer_names
 
 StateDict = dict[str, torch.Tensor]
+
+Parameters = Iterable[nn.Parameter]
+
+
+def _sgd(parameters: Parameters, lr: float, options: Mapping[str, Any]) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=lr, **options)
+
+
+def _adam(parameters: Parameters, lr: float, options: Mapping[str, Any]) -> torch.optim.Optimizer:
+    return torch.optim.Adam(parameters, lr=lr, **_as_torch(options))
+
+
+def _adamw(parameters: Parameters, lr: float, options: Mapping[str, Any]) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, lr=lr, **_as_torch(options))
+
+
+def _as_torch(options: Mapping[str, Any]) -> dict[str, Any]:
+    rest = dict(options)
+    return {"betas": (rest.pop("beta1"), rest.pop("beta2")), **rest}
+
+
+OPTIMISERS = {"sgd": _sgd, "adam": _adam, "adamw": _adamw}
 
 
 class PlainLoop:
@@ -47,7 +70,9 @@ class PlainLoop:
         train, (x, y) = self.config.train, self.data[name]
         self.model.load_state_dict(self.states[name])
         self.model.train()
-        optimiser = torch.optim.SGD(self.model.parameters(), lr=train.lr, momentum=train.momentum)
+        optimiser = OPTIMISERS[self.config.optimiser.name](
+            self.model.parameters(), train.lr, self.config.optimiser.options
+        )
         draw = rng(self.config.seed, "train", round, name)
         draw.integers(2**62)
         for _ in range(train.epochs):

@@ -19,6 +19,7 @@ from amity.config.parts import (
 from amity.config.picks import read_strategy, strategy_name, typed
 from amity.config.schema import Change, Config, Pick
 from amity.config.sections import PARTS, SCALARS, SECTIONS, STAGE
+from amity.config.training import TRAINING
 from amity.config.words import (
     count,
     only,
@@ -38,6 +39,7 @@ __all__ = [
     "SCALARS",
     "SECTIONS",
     "STAGE",
+    "TRAINING",
     "Availability",
     "Change",
     "Checkpoint",

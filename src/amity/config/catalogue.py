@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from amity.config.schema import Config
+from amity.config.schema import CHOICES, Config
 from amity.config.sections import PARTS, SCALARS, SECTIONS, STAGE
+from amity.config.training import TRAINING
 from amity.registry import Entry, Option, Registry, meanings, options_of
 
 PRESET = "Values for all options at once; an option that is given wins."
@@ -80,7 +81,17 @@ def kinds() -> list[Chapter]:
         Chapter(key, " ".join((cls.__doc__ or "").partition("\n\n")[0].split()), always=cls)
         for key, cls in PARTS.items()
     ]
-    return [*sections, stages, *parts]
+    training = [
+        Chapter(f"train.{key}", _choice(about[key]), registry, None, CHOICES[key], "train.{option}")
+        for key, registry in TRAINING.items()
+    ]
+    return [*sections, stages, *parts, *training]
+
+
+def _choice(about: str) -> str:
+    """What a key of `train` chooses, without the key itself."""
+    said = about.partition(": ")[2]
+    return said[0].upper() + said[1:]
 
 
 def scalars() -> list[Option]:

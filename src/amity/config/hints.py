@@ -6,8 +6,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from amity.config.schema import CHOICES
 from amity.config.sections import PARTS, SCALARS, SECTIONS, Section
+from amity.config.training import TRAINING
 from amity.errors import near, unknown
+from amity.registry import Registry
 
 TOPS = (*SECTIONS, "stages", *PARTS, *SCALARS)
 """Keys that stand alone, or before a dot."""
@@ -22,6 +25,8 @@ SYNONYMS: Mapping[str, str] = {
     **dict.fromkeys(("steps", "iterations"), "rounds"),
     **dict.fromkeys(("learning_rate", "eta"), "train.lr"),
     **dict.fromkeys(("batch_size", "bs"), "train.batch"),
+    **dict.fromkeys(("optimiser", "optimizer", "optim"), "train.optimiser"),
+    **dict.fromkeys(("schedule", "scheduler", "lr_schedule"), "train.schedule"),
     **dict.fromkeys(("jobs", "processes", "threads"), "engine.workers"),
     **dict.fromkeys(("gpu", "cuda"), "device"),
     **dict.fromkeys(("defence", "defense", "stage"), "stages"),
@@ -97,12 +102,20 @@ def _options(given: Mapping[str, Any]) -> Iterator[tuple[int, str, Meant]]:
     for key, section in SECTIONS.items():
         for f in dataclasses.fields(section.common) if section.common else ():
             yield 1, f.name, Meant(f"{key}.{f.name}")
-        name = _chosen(given.get(key), section)
-        for entry in section.registry:
-            for option in entry.options():
-                mine = entry.name == name
-                owners = () if mine else (entry.name,)
-                yield 1 if mine else 2, option, Meant(f"{key}.{option}", owners)
+        yield from _below(key, section.registry, _chosen(given.get(key), section))
+    train = given.get("train")
+    for key, registry in TRAINING.items():
+        chosen = train.get(key) if isinstance(train, Mapping) else None
+        yield from _below("train", registry, str(chosen or CHOICES[key]))
+
+
+def _below(key: str, registry: Registry[Any], chosen: str) -> Iterator[tuple[int, str, Meant]]:
+    """The options of all entries of a registry, of which one was chosen."""
+    for entry in registry:
+        for option in entry.options():
+            mine = entry.name == chosen
+            owners = () if mine else (entry.name,)
+            yield 1 if mine else 2, option, Meant(f"{key}.{option}", owners)
 
 
 def _chosen(given: Any, section: Section) -> str:

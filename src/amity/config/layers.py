@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from amity.config import changes, stages
+from amity.config import changes, stages, training
 from amity.config.hints import unknown_key
 from amity.config.picks import entry_of, named, once, pick, read_strategy, single, typed
 from amity.config.schema import SILENT, Config
@@ -110,6 +110,8 @@ def _merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
 
 def _over(key: str, low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
     """One table on top of another; another name or preset drops what belonged to the old one."""
+    if key == "train":
+        return training.over(low, high)
     renamed = "name" in high and high["name"] != low.get("name")
     base = {} if renamed and key in SECTIONS else dict(low)
     if "preset" in high and not renamed and high["preset"] != base.get("preset"):
@@ -132,11 +134,13 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
     values: dict[str, Any] = {
         key: pick(key, section, merged.get(key, {})) for key, section in SECTIONS.items()
     }
+    merged["train"], choices = training.divided(merged.get("train", {}))
+    values |= choices
     values |= {key: typed(key, part, merged.get(key, {})) for key, part in PARTS.items()}
     values |= {key: single(key, merged[key]) for key in SCALARS if key in merged}
     values["stages"] = stages.pick_stages(stages.given(merged.get("stages", {})))
     values["extended"] = _extensions(merged.get("extended", []))
-    config = _held_out(_grouped(Config(**values)))
+    config = _held_out(_grouped(_stepping(Config(**values))))
     planned = _changes(merged.get("changes", []))
     config = dataclasses.replace(config, changes=changes.plan(config, planned, resolve))
     return _judged(_held_out(config))
@@ -193,6 +197,23 @@ def _check_silent(given: Mapping[str, Any]) -> None:
                 f"{key}.{next(iter(options))}: there is no {key} to which it belongs; say which:"
                 f" {key}={' or '.join(names)}"
             )
+
+
+def _stepping(config: Config) -> Config:
+    """A schedule must fit the number of rounds, and what shall be kept must exist."""
+    if not config.schedule.absent and (misfit := config.schedule.instance.misfit(config.rounds)):
+        raise ConfigError(misfit)
+    optimiser = config.optimiser
+    if config.train.keep and not optimiser.absent and not optimiser.instance.remembers:
+        raise ConfigError(
+            f"train.keep: {optimiser.label} with {_said(optimiser.options)} remembers nothing that"
+            " could be kept; leave it out"
+        )
+    return config
+
+
+def _said(options: Mapping[str, Any]) -> str:
+    return " ".join(f"train.{key}={value}" for key, value in options.items())
 
 
 def _grouped(config: Config) -> Config:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Literal
 
 from pydantic import Field
+
+from amity.registry import QUIET
 
 Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -14,18 +16,15 @@ Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
-    """Local training: SGD with momentum, fresh every round."""
+    """Local training. `train.optimiser` and `train.schedule` choose how it steps; their options
+    stand beside these keys."""
 
     lr: Positive = 0.01
     """η_w: learning rate of the featurizer (and of everything, where nothing is split)."""
     lr_head: Annotated[float, Field(ge=0)] = 0.0
     """η_β: learning rate of the head; 0 means the same as lr."""
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    """Of SGD; 0: none."""
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    """Of SGD (L2), on all parameters that are trained."""
     decay: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Factor on the learning rates from round to round."""
+    """Factor on the learning rates from round to round, with any schedule."""
     batch: Annotated[int, Field(ge=1, le=2**31 - 1)] = 128
     """Examples of a step."""
     epochs: Count = 5
@@ -40,6 +39,10 @@ class Train:
     augment: Literal["none", "crop_flip"] = "none"
     """Random crops (4 pixels of padding) and mirror images while training; never for losses, tests
     or proxies, unless a proxy trains itself (`twins`)."""
+    keep: bool = field(default=False, metadata=QUIET)
+    """Whether what the optimiser remembers is kept from round to round: each fit of a round's
+    training goes on from its own, which is part of the checkpoint and never sent. Guests' models
+    and fine-tuning before a test begin afresh."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class Evaluation:
     gradients_every: Count = 10
     """Coreset error, consensus distance and mean gradient every so many rounds and in the last; 0:
     never."""
-    shadow: Count = 0
+    shadow: Count = field(default=0, metadata=QUIET)
     """Every so many rounds a peer also trains a model of its own that learns from nobody, and never
     leaves it: what collaboration is worth to it. 1: as `strategy=local` would; 0: none."""
     friend: Fraction = 0.5
@@ -81,14 +84,14 @@ class Stop:
     """Whether a run ends before its last round. Validation examples tell it, never test
     examples."""
 
-    patience: Count = 0
+    patience: Count = field(default=0, metadata=QUIET)
     """A run ends after so many rounds without a better value on validation examples; 0: never."""
-    metric: Literal["accuracy", "loss"] = "accuracy"
+    metric: Literal["accuracy", "loss"] = field(default="accuracy", metadata=QUIET)
     """The value, mean over honest peers: the accuracy, which should rise, or the loss, which should
     fall."""
-    margin: Annotated[float, Field(ge=0)] = 0.0
+    margin: Annotated[float, Field(ge=0)] = field(default=0.0, metadata=QUIET)
     """By how much a value must be better to count as such."""
-    after: Count = 0
+    after: Count = field(default=0, metadata=QUIET)
     """Rounds that are done in any case."""
 
     def __post_init__(self) -> None:

@@ -21,10 +21,12 @@ from amity.data.partition import Partition
 from amity.data.shift import Shift
 from amity.errors import ConfigError, brief
 from amity.learn.models import Model
+from amity.learn.optimisers import Optimiser
+from amity.learn.schedules import Schedule
 from amity.peer.attacks import Attack
 from amity.peer.mixing import Mixer
 from amity.peer.privacy import Mechanism
-from amity.registry import Absent, in_memory
+from amity.registry import Absent, in_memory, written_of
 from amity.topology import Topology
 
 T = TypeVar("T")
@@ -35,8 +37,9 @@ SILENT = {"shift": "none"}
 """Sections that are not written down where they pick nothing, so that runs that knew nothing of
 them stay the same runs."""
 
-QUIET = {("eval", "shadow"): 0} | {("stop", f.name): f.default for f in dataclasses.fields(Stop)}
-"""Options that are not written down at these values, for the same reason."""
+CHOICES = {"optimiser": "sgd", "schedule": "constant"}
+"""Keys of `train` that pick an entry, and what they pick if nobody says it: that is not written
+down either."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,10 @@ class Config:
     """What some of the peers do to the others."""
     engine: Pick[Engine]
     """Where the work is done; no result depends on it."""
+    optimiser: Pick[Optimiser]
+    """`train.optimiser`: how gradients become steps."""
+    schedule: Pick[Schedule]
+    """`train.schedule`: how learning rates go over the rounds."""
     stages: tuple[Pick[Strategy], ...] = ()
     """What re-weighs the strategy's row, one after the other: defences, other weights."""
     peers: Annotated[int, Field(ge=1, le=1_000_000)] = 100
@@ -188,6 +195,20 @@ class Config:
         return self.data.name if silent else f"{self.data.name} (shift {self.shift.label})"
 
     @property
+    def stepping(self) -> str:
+        """`adamw (beta1=0.9, ...), cosine (floor=0.1)`: optimiser and schedule, in words; empty if
+        both are as they are for who says nothing. A class of one's own goes by its name and its
+        code, wherever its file lies."""
+        said = []
+        for key, usual in CHOICES.items():
+            pick: Pick[Any] = getattr(self, key)
+            options = ", ".join(f"{k}={v}" for k, v in pick.options.items())
+            code = f" [{pick.code[:12]}]" if pick.code else ""
+            if pick.name != usual or pick.absent or pick.instance != type(pick.instance)():
+                said.append(f"{pick.label}{code}" + (f" ({options})" if options else ""))
+        return ", ".join(said)
+
+    @property
     def slug(self) -> str:
         """The label as part of a folder's name."""
         return "-".join(pick.slug for pick in (self.strategy, *self.stages))
@@ -197,6 +218,8 @@ class Config:
         plain: dict[str, Any] = {}
         for f in dataclasses.fields(self):
             value: Any = getattr(self, f.name)
+            if f.name in CHOICES:
+                continue
             if isinstance(value, Pick):
                 if f.name in SILENT and value.name == SILENT[f.name]:
                     continue
@@ -208,14 +231,23 @@ class Config:
             elif isinstance(value, tuple):
                 value = [stage.to_dict() for stage in value]
             elif dataclasses.is_dataclass(value):
-                value = dataclasses.asdict(value)  # type: ignore[arg-type]
-                value = {k: v for k, v in value.items() if QUIET.get((f.name, k), ...) != v}
+                value = written_of(value)
                 if not value:
                     continue
             plain[f.name] = value
+        plain["train"] |= self._choices()
         # TOML wants tables after plain values
         tables = [key for key, value in plain.items() if value and isinstance(value, dict | list)]
         return {key: plain[key] for key in sorted(plain, key=tables.__contains__)}
+
+    def _choices(self) -> dict[str, Any]:
+        """Optimiser and schedule, as keys of `train`."""
+        out: dict[str, Any] = {}
+        for key, usual in CHOICES.items():
+            pick: Pick[Any] = getattr(self, key)
+            named = {} if pick.name == usual else {key: pick.name}
+            out |= named | {k: v for k, v in pick.options.items() if v is not None}
+        return out
 
     def to_toml(self) -> str:
         try:

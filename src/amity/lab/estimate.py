@@ -125,7 +125,8 @@ def estimate(configs: Sequence[Config], jobs: int) -> Estimate:
         seconds = sum(one.peers * trial.seconds(one, card) for one in configs)
         moved = [(1 / len(configs), sample.received(one)) for one in configs]
     at_once = max(jobs, config.engine.instance.hands(len(units_of(config, data))))
-    matrices = 2 * config.peers * sample.learner.layout.size * 4
+    kept = len(config.optimiser.instance.remembers) if config.train.keep else 0
+    matrices = 2 * (1 + kept) * config.peers * sample.learner.layout.size * 4
     places = {id(x): x for x in (dataset.pixels.x, *(d.train.pixels.x for d in data.values()))}
     held = sum(x.numel() * x.element_size() for x in places.values())
     return Estimate(

@@ -1,4 +1,4 @@
-"""SGD on the parameters of G peers at once, each for its own number of steps."""
+"""Steps on the parameters of G peers at once, each for its own number of them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 import torch
 
+from amity.core import Moments
 from amity.learn.layout import Layout
 from amity.learn.learner import Bounds, Recipe
+from amity.learn.optimisers.registry import Vectors
+from amity.learn.stepping import STEPS, forget_outside
 
 
 class Descent:
@@ -25,8 +28,10 @@ class Descent:
         scale: float,
         bounds: Sequence[Bounds],
         tracked: bool,
+        moments: Sequence[Moments] = (),
     ) -> None:
-        """`scale` is a factor on the learning rates; `tracked`: autograd shall see the leaves."""
+        """`scale` is a factor on the learning rates; `tracked`: autograd shall see the leaves;
+        `moments` are every peer's, where the optimiser goes on from them."""
         self._theta, self._recipe, self._tracked = theta_GP, recipe, tracked
         self._slots = layout.slots
         self._on = [part.start <= slot.start < part.stop for slot in self._slots]
@@ -37,22 +42,42 @@ class Descent:
         self._mask, self._pull = _stacked([bound.mask for bound in bounds]), bounds[0].pull
         self._going = 0
         self._leaves: list[torch.Tensor] = []
-        self._momenta: list[torch.Tensor] = []
+        self._vectors: Vectors = {}
+        self._moments, self._span = moments, layout.span(part)
+        self._spread = layout.spread(part)
+        self._kept = {
+            name: torch.stack([mine[name] for mine in moments])
+            for name in (recipe.optimiser.remembers if moments else ())
+        }
+        self._steps = [int(mine[STEPS]) for mine in moments] or [0] * len(theta_GP)
+        """Of every peer, until its group last became smaller."""
+        self._since = 0
 
     def go_on(self, going: int) -> None:
         """From now on only the first `going` peers step."""
         if going == self._going:
             return
         self.put_back()
+        self._steps[: self._going] = self._counts()
+        self._since = 0
         self._leaves = [
             slot.of(self._theta[:going]).clone().requires_grad_(on and self._tracked)
             for slot, on in zip(self._slots, self._on, strict=True)
         ]
-        if self._momenta:
-            self._momenta = [momentum[:going].clone() for momentum in self._momenta]
-        else:
-            self._momenta = [torch.zeros_like(leaf) for leaf in self.trained]
+        self._vectors = {name: self._held(name, going) for name in self._recipe.optimiser.remembers}
         self._going = going
+
+    def _counts(self) -> list[int]:
+        """Steps of those who go on."""
+        return [count + self._since for count in self._steps[: self._going]]
+
+    def _held(self, name: str, going: int) -> list[torch.Tensor | None]:
+        """What the optimiser remembers of those who go on."""
+        if name in self._kept:
+            return [slot.of(self._kept[name][:going]).clone() for slot in self._spread]
+        if name in self._vectors:
+            return [None if v is None else v[:going].clone() for v in self._vectors[name]]
+        return [torch.zeros_like(leaf) for leaf in self.trained]
 
     @property
     def parameters(self) -> dict[str, torch.Tensor]:
@@ -73,26 +98,41 @@ class Descent:
         """The leaves into their rows of theta."""
         for slot, leaf in zip(self._slots, self._leaves, strict=bool(self._leaves)):
             slot.of(self._theta)[: len(leaf)].copy_(leaf.detach())
+        for name, matrix in self._kept.items():
+            for slot, vector in zip(self._spread, self._vectors.get(name, ()), strict=False):
+                if vector is not None:
+                    slot.of(matrix)[: len(vector)].copy_(vector)
+
+    def keep(self) -> None:
+        """All steps are done: what is remembered goes back to where it came from."""
+        self._steps[: self._going] = self._counts()
+        self._since = 0
+        for g, mine in enumerate(self._moments):
+            mine[STEPS].fill_(self._steps[g])
+            for name, matrix in self._kept.items():
+                mine[name].copy_(matrix[g])
+            forget_outside(mine, None if self._mask is None else self._mask[g], self._span)
 
     @torch.no_grad()
     def step(self, gradients: list[torch.Tensor]) -> None:
-        """One step of all who go on: clipping, pull, weight decay, momentum, and the mask."""
+        """One step of all who go on: clipping, pull, the optimiser, and the mask."""
         recipe, leaves = self._recipe, self.trained
         if recipe.clip:
             _clip(gradients, recipe.clip)
         if self._anchor is not None:
             near = [slot.of(self._anchor[: self._going]) for slot in self._part]
             torch._foreach_add_(gradients, torch._foreach_sub(leaves, near), alpha=self._pull)
-        if recipe.weight_decay:
-            torch._foreach_add_(gradients, leaves, alpha=recipe.weight_decay)
-        if recipe.momentum:
-            torch._foreach_mul_(self._momenta, recipe.momentum)
-            torch._foreach_add_(self._momenta, gradients)
-            gradients = self._momenta
+        self._since += 1
+        counts = self._counts()
         for rate in sorted(set(self._rates)):
             mine = [k for k, other in enumerate(self._rates) if other == rate]
-            down = [gradients[k] for k in mine]
-            torch._foreach_add_([leaves[k] for k in mine], down, alpha=-rate)
+            recipe.optimiser.step_rows(
+                [leaves[k] for k in mine],
+                [gradients[k] for k in mine],
+                {name: [held[k] for k in mine] for name, held in self._vectors.items()},
+                counts,
+                rate,
+            )
         if self._mask is not None:
             kept = [slot.of(self._mask[: self._going]).to(self._theta.dtype) for slot in self._part]
             torch._foreach_mul_(leaves, kept)

@@ -8,7 +8,7 @@ are named.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from amity.errors import ConfigError, unknown
 from amity.lazy import nn, torch
@@ -45,6 +45,18 @@ class Layout:
     def within(self, part: slice) -> list[Slot]:
         """The parameters that lie in a part."""
         return [slot for slot in self.slots if part.start <= slot.start < part.stop]
+
+    def span(self, part: slice) -> slice:
+        """From the first of them to the end of the last."""
+        inside = self.within(part)
+        if not inside:
+            return slice(part.start, part.start)
+        return slice(inside[0].start, inside[-1].start + inside[-1].numel)
+
+    def spread(self, part: slice) -> list[Slot]:
+        """Where they lie in a vector over their span."""
+        start = self.span(part).start
+        return [replace(slot, start=slot.start - start) for slot in self.within(part)]
 
     @property
     def everything(self) -> slice:

@@ -18,12 +18,15 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.optim.sgd import sgd
 
-from amity.core import Fitted, in_force
+from amity.core import Fitted, Moments, in_force
 from amity.data.samples import CHUNK, Samples
 from amity.learn.clipping import agree, by_functions, by_layers
 from amity.learn.layout import Layout, Slot
+from amity.learn.optimisers import Optimiser
+from amity.learn.schedules import Schedule
+from amity.learn.schedules.constant import ConstantRate
+from amity.learn.stepping import Kept, Stepper, forget_outside
 
 Precision = Literal["fp32", "bf16"]
 
@@ -42,16 +45,15 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How local training steps: SGD with momentum, a fresh optimiser for every phase of every
-    round."""
+    """How local training steps."""
 
     lr: float
     lr_head: float
-    momentum: float
-    weight_decay: float
+    optimiser: Optimiser
     batch: int
     clip: float
     decay: float = 1.0
+    schedule: Schedule = field(default_factory=ConstantRate)
     augment: bool = False
     later: tuple[tuple[int, Recipe], ...] = ()
     """From which round on which recipe holds instead. Batch and augmentation never change."""
@@ -59,6 +61,12 @@ class Recipe:
     def at(self, round: int) -> Recipe:
         """What holds in a round."""
         return in_force(self, self.later, round)
+
+    def scale(self, round: int, rounds: int) -> float:
+        """The factor on the learning rates in a round; outside of a run (`rounds` = 0) they are
+        whole."""
+        decayed = self.decay**round
+        return decayed * self.schedule.at(round, rounds) if rounds else decayed
 
 
 @dataclass(frozen=True)
@@ -82,40 +90,6 @@ class Bounds:
 
 
 FREE = Bounds()
-
-
-class Sgd:
-    """SGD in one fused step. torch.optim.SGD does the same with half a millisecond of bookkeeping
-    around it."""
-
-    def __init__(self, groups: list[tuple[list[nn.Parameter], float]], recipe: Recipe) -> None:
-        self._recipe, self._groups = recipe, groups
-        self._momenta: list[list[torch.Tensor | None]] | None = None
-
-    @torch.no_grad()
-    def step(self) -> None:
-        """Take the gradients in, and let go of them."""
-        if self._momenta is None:  # parameters that the loss does not depend on are left alone
-            self._groups = [
-                ([p for p in parameters if p.grad is not None], rate)
-                for parameters, rate in self._groups
-            ]
-            self._momenta = [[None] * len(parameters) for parameters, _ in self._groups]
-        for (parameters, rate), momenta in zip(self._groups, self._momenta, strict=True):
-            sgd(
-                list(parameters),
-                [parameter.grad for parameter in parameters if parameter.grad is not None],
-                momenta,
-                fused=True,
-                weight_decay=self._recipe.weight_decay,
-                momentum=self._recipe.momentum,
-                lr=rate,
-                dampening=0.0,
-                nesterov=False,
-                maximize=False,
-            )
-            for parameter in parameters:
-                parameter.grad = None
 
 
 def native_bf16(device: torch.device) -> bool:
@@ -238,10 +212,13 @@ class Learner:
         bounds: Bounds = FREE,
         noise: DpSgd | None = None,
         batch: int | None = None,
+        rounds: int = 0,
+        moments: Moments | None = None,
     ) -> Fitted:
-        """`epochs` epochs of SGD on `part` of theta (None: all of it), or with `noise` of DP-SGD.
-        Returns the new theta and the mean loss of the last epoch. Everything outside `part` comes
-        back bit-identical."""
+        """`epochs` epochs of training on `part` of theta (None: all of it), or with `noise` of
+        DP-SGD. Returns the new theta and the mean loss of the last epoch. Everything outside `part`
+        comes back bit-identical. The optimiser goes on from `moments`, which it writes anew in
+        place; None: it begins afresh."""
         part = part or self.layout.everything
         spent = noise is not None and noise.steps == 0
         if epochs == 0 or len(data) == 0 or part.start == part.stop or spent:
@@ -249,22 +226,26 @@ class Learner:
         self._load(theta, part)
         self.module.train()
         at_head = part.start >= self.layout.head.start and noise is None
+        recipe = self.recipe.at(round)
         course = _Fitting(
             data=data,
             part=part,
             rng=rng,
             noise=noise,
             cached=self._cached_features(data) if at_head else None,
-            optimiser=self._optimiser(part, round),
-            clip=self.recipe.at(round).clip,
+            optimiser=self._optimiser(part, recipe, recipe.scale(round, rounds), moments),
+            clip=recipe.clip,
             hold=_Hold(self, part, bounds),
-            batch=batch or self.recipe.batch,
+            batch=batch or recipe.batch,
         )
         mean, seed = float("nan"), int(rng.integers(2**62))
         with _seeded(seed) if self._by_chance(data) else nullcontext():
             for _ in range(epochs):
                 loss = self._epoch(course)
                 mean = mean if loss is None else loss
+        if moments is not None:
+            course.optimiser.keep()
+            forget_outside(moments, bounds.mask, self.layout.span(part))
         self.steps += course.done
         self.private_steps += course.done if noise is not None else 0
         return Fitted(self._theta(), mean)
@@ -442,15 +423,21 @@ class Learner:
     def _trained_parameters(self, part: slice) -> list[nn.Parameter]:
         return [self._named[slot.name] for slot in self.layout.within(part)]
 
-    def _optimiser(self, part: slice, round: int) -> Sgd:
+    def _optimiser(
+        self, part: slice, recipe: Recipe, scale: float, moments: Moments | None
+    ) -> Stepper:
         """With a learning rate for the head and one for the rest."""
-        recipe, border = self.recipe.at(round), self.layout.head.start
-        scale = recipe.decay**round
+        border, kept = self.layout.head.start, None
+        if moments is not None:
+            own = zip(self._trained_parameters(part), self.layout.spread(part), strict=True)
+            kept = Kept(moments, dict(own))
         if recipe.lr == recipe.lr_head:
-            return Sgd([(self._trained_parameters(part), recipe.lr * scale)], recipe)
-        body = self._trained_parameters(slice(part.start, min(part.stop, border)))
-        head = self._trained_parameters(slice(max(part.start, border), part.stop))
-        return Sgd([(body, recipe.lr * scale), (head, recipe.lr_head * scale)], recipe)
+            groups = [(self._trained_parameters(part), recipe.lr * scale)]
+        else:
+            body = self._trained_parameters(slice(part.start, min(part.stop, border)))
+            head = self._trained_parameters(slice(max(part.start, border), part.stop))
+            groups = [(body, recipe.lr * scale), (head, recipe.lr_head * scale)]
+        return Stepper(recipe.optimiser, groups, kept)
 
     def gradient(
         self, theta: torch.Tensor, data: Samples, part: slice | None = None
@@ -521,7 +508,7 @@ class _Fitting:
     noise: DpSgd | None
     cached: torch.Tensor | None
     """What the frozen body hands to the head, where only the head is trained."""
-    optimiser: Sgd
+    optimiser: Stepper
     hold: _Hold
     batch: int
     clip: float

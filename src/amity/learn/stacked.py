@@ -23,7 +23,7 @@ from torch import nn
 from torch.func import functional_call, vmap
 from torch.nn import functional as F
 
-from amity.core import Fitted
+from amity.core import Fitted, Moments
 from amity.data.samples import Samples
 from amity.learn.chains import by_hand, chain_of, gradients_of, run_chain
 from amity.learn.descent import Descent
@@ -41,6 +41,7 @@ class FitJob:
     data: Samples
     rng: np.random.Generator
     bounds: Bounds = FREE
+    moments: Moments | None = None
 
 
 @dataclass(frozen=True)
@@ -131,9 +132,15 @@ class Stack:
             return run_chain(self._layers, parameters, x)[0][-1].float()
 
     def fit(
-        self, jobs: Sequence[FitJob], epochs: int, part: slice | None, round: int
+        self,
+        jobs: Sequence[FitJob],
+        epochs: int,
+        part: slice | None,
+        round: int,
+        rounds: int = 0,
     ) -> list[Fitted]:
-        """As `Learner.fit`, for every job; all are bounded in the same way, or none is."""
+        """As `Learner.fit`, for every job; all are bounded in the same way, or none is, and all
+        have moments, or none has."""
         learner, recipe = self.learner, self.learner.recipe.at(round)
         part = part or learner.layout.everything
         learner.module.train()
@@ -151,11 +158,13 @@ class Stack:
             learner.layout,
             recipe,
             part=part,
-            scale=recipe.decay**round,
+            scale=recipe.scale(round, rounds),
             bounds=[jobs[g].bounds for g in ranked],
             tracked=not self._by_hand,
+            moments=[m for g in ranked if (m := jobs[g].moments) is not None],
         )
         losses = self._descend(descent, steps, examples)
+        descent.keep()
         out: list[Fitted | None] = [None] * len(jobs)
         for row, g in enumerate(ranked):
             count, size = steps.counts[row], len(jobs[g].data)

@@ -89,6 +89,7 @@ def _terms(config: Config, shard: Shard, dataset: Dataset) -> Terms:
         seed=config.seed,
         card=cards[0],
         masked=peer.rows.mask is not None,
+        stepping=config.stepping,
         changes=tuple((c.start, _said(c, phase), card) for c, (_, phase), card in planned),
     )
 

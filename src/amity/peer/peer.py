@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from amity.core import (
     Fitted,
     Gradient,
     Method,
+    Moments,
     PeerId,
     R,
     Share,
@@ -32,10 +33,11 @@ from amity.core import (
     in_force,
 )
 from amity.data.samples import PeerData, Samples
-from amity.errors import StrategyError
+from amity.errors import RunDirError, StrategyError
 from amity.facts import Ledger, Losses, Offer
 from amity.lazy import torch
 from amity.learn.learner import Bounds, DpSgd, Learner
+from amity.learn.stepping import kept_of
 from amity.peer.attacks import Attack, NoAttack
 from amity.peer.mixing import Mean, Mixer
 from amity.peer.privacy import Mechanism, NoPrivacy
@@ -97,8 +99,21 @@ class Rows:
     share: torch.Tensor | None = None
     """What others may have, where that is not `trained` as it stands."""
     mask: torch.Tensor | None = None
+    moments: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    """What the optimiser remembers of each fit of a round's training, as `NUMBER.NAME`; empty: it
+    begins every fit afresh."""
+    next_moments: Mapping[str, torch.Tensor] = field(default_factory=dict)
     alone: torch.Tensor = field(default_factory=nothing_known)
     """How often I am right if I learn from nobody, once I know it."""
+
+
+MOMENTS = "optimiser."
+"""What a checkpoint calls what the optimiser remembers."""
+
+
+def copy_all(vectors: Mapping[str, torch.Tensor], to: Mapping[str, torch.Tensor]) -> None:
+    for key, vector in vectors.items():
+        to[key].copy_(vector)
 
 
 def _unguessable() -> np.random.Generator:
@@ -129,6 +144,8 @@ class Peer:
         self.round = 0
         self.start.copy_(self.world.initial)
         self._keep(self.rows.state, self.world.method.init(self.start, self.context("init")))
+        for vector in self.rows.moments.values():
+            vector.zero_()
         if self.shadow is not None:
             self.shadow.reset()
 
@@ -203,10 +220,46 @@ class Peer:
         training = self._generator(
             "train", self.world.method.train(self.rows.state, self.start, ctx)
         )
+        if self.rows.moments:
+            training = self._remembering(training)
         state, trained, self.stats = yield from training
         self._keep(self.rows.next_state, state)
         self.trained.copy_(trained)
         self._publish(state)
+
+    def _remembering(self, training: Training[R]) -> Training[R]:
+        """The same training, whose fits go on from what their optimiser was in the last round: the
+        first from the first, the second from the second."""
+        copy_all(self.rows.moments, self.rows.next_moments)
+        fits = 0
+        try:
+            request = next(training)
+            while True:
+                if isinstance(request, Fit):
+                    request = replace(request, moments=self._moments(fits, request.part))
+                    fits += 1
+                request = training.send((yield request))
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
+
+    def _moments(self, at: int, part: slice | None) -> Moments:
+        """Where the optimiser of a fit keeps what it remembers."""
+        here = f"{at}."
+        mine = {
+            key.removeprefix(here): row
+            for key, row in self.rows.next_moments.items()
+            if key.startswith(here)
+        }
+        layout, optimiser = self.world.learner.layout, self.world.learner.recipe.optimiser
+        lengths = kept_of(optimiser, layout, part or layout.everything)
+        if {key: len(row) for key, row in mine.items()} != lengths:
+            raise StrategyError(
+                f"method {type(self.world.method).__name__}: with train.keep its fits must be the"
+                f" same parts in the same order in all rounds, and number {at + 1} is another than"
+                " in the first; use train.keep=false"
+            )
+        return mine
 
     def _honest(self, state: State) -> Share:
         """What I have to offer after training, as privacy lets it go."""
@@ -291,6 +344,8 @@ class Peer:
                 ctx.round,
                 bounds,
                 noise,
+                rounds=ctx.rounds,
+                moments=request.moments,
             )
         self._pay_privacy(learner.private_steps - before)
         return fitted
@@ -359,6 +414,7 @@ class Peer:
             self.rows.next_state, self._kept(), mixed, self.context("absorb")
         )
         self._keep(self.rows.state, state)
+        copy_all(self.rows.next_moments, self.rows.moments)
         self.start.copy_(start)
 
     def finishing(self, ctx: Context) -> Training[torch.Tensor]:
@@ -443,6 +499,7 @@ class Peer:
         return {
             "start": self.start,
             **{f"state.{key}": value for key, value in self.rows.state.items()},
+            **{f"{MOMENTS}{key}": value for key, value in self.rows.moments.items()},
             **{f"{SHADOW}{key}": value for key, value in shadow.items()},
         }
 
@@ -454,6 +511,13 @@ class Peer:
         state = {k.removeprefix("state."): v for k, v in tensors.items() if k.startswith("state.")}
         self._keep(self.rows.state, state)
         self._keep(self.rows.next_state, state)
+        kept = {k.removeprefix(MOMENTS): v for k, v in tensors.items() if k.startswith(MOMENTS)}
+        if kept.keys() != self.rows.moments.keys():
+            raise RunDirError(
+                f"the checkpoint of {self.name} keeps {sorted(kept) or 'nothing'} of its"
+                f" optimiser, expected {sorted(self.rows.moments)}; it is not of this run"
+            )
+        copy_all(kept, self.rows.moments)
         shadow = {k.removeprefix(SHADOW): v for k, v in tensors.items() if k.startswith(SHADOW)}
         if self.shadow is not None and shadow:
             self.shadow.resume(round, shadow)

@@ -11,7 +11,7 @@ from amity.registry.explained import Option, meanings, options_of
 from amity.registry.files import USER_MODULE, code_of, importable
 from amity.registry.fingerprint import fingerprint
 from amity.registry.memory import Absent, in_memory
-from amity.registry.options import QUIET, checked, explain, fields_of
+from amity.registry.options import QUIET, checked, explain, fields_of, written_of
 from amity.registry.table import Registry
 
 __all__ = [
@@ -30,4 +30,5 @@ __all__ = [
     "in_memory",
     "meanings",
     "options_of",
+    "written_of",
 ]

@@ -14,15 +14,16 @@ from typing import Any
 
 import torch
 
-from amity.config import SECTIONS, Config, Train
-from amity.core import Context, PeerId
+from amity.config import SECTIONS, Config
+from amity.core import Context, Fit, Fitted, PeerId, State
 from amity.data import Dataset, deal
 from amity.data.samples import PeerData
-from amity.errors import ConfigError, StrategyError
+from amity.errors import ConfigError, StrategyError, brief
 from amity.learn.layout import layout_of
 from amity.learn.learner import Learner, Precision, Recipe, native_bf16
 from amity.learn.models import build_module
 from amity.learn.stacked import Stack
+from amity.learn.stepping import kept_of
 from amity.learn.tensors import TYPES
 from amity.peer.attacks import NoAttack, attackers
 from amity.peer.peer import Peer, World
@@ -95,7 +96,7 @@ def make_learner(config: Config, shape: tuple[int, ...], classes: int) -> Learne
         torch.manual_seed(int(rng(config.seed, "model").integers(2**62)))
         model = config.model
         module = build_module(model.label, model.instance, shape, classes, own=bool(model.code))
-    train, (now, *later) = config.train, ((at, _recipe(c.train)) for at, c in config.phases)
+    train, (now, *later) = config.train, ((at, _recipe(c)) for at, c in config.phases)
     recipe = replace(now[1], later=tuple(later))
     if recipe.augment and len(shape) != 3:
         raise ConfigError(
@@ -109,15 +110,16 @@ def make_learner(config: Config, shape: tuple[int, ...], classes: int) -> Learne
     )
 
 
-def _recipe(train: Train) -> Recipe:
+def _recipe(config: Config) -> Recipe:
+    train = config.train
     return Recipe(
         lr=train.lr,
         lr_head=train.lr_head or train.lr,
-        momentum=train.momentum,
-        weight_decay=train.weight_decay,
+        optimiser=config.optimiser.instance,
         batch=train.batch,
         clip=train.clip,
         decay=train.decay,
+        schedule=config.schedule.instance,
         augment=train.augment == "crop_flip",
     )
 
@@ -232,10 +234,11 @@ def make_shard(
         secret=secret,
     )
     stack = Stack(learner) if config.engine.common.vectorise == "on" else None
-    shard = _shard_of(world, names, data, stack, shared)
+    keep = config.train.keep
+    shard = _shard_of(world, names, data, stack, shared=shared, keep=keep)
     if config.eval.shadow:
         alone = replace(world, privacy=NoPrivacy(), attack=NoAttack(), attackers=frozenset())
-        shard.cast(_shard_of(alone, names, data, stack, shared))
+        shard.cast(_shard_of(alone, names, data, stack, shared=shared, keep=keep))
     for peer in shard.peers.values():
         peer.reset()
     return shard
@@ -246,26 +249,33 @@ def _shard_of(
     names: tuple[PeerId, ...],
     data: Mapping[PeerId, PeerData],
     stack: Stack | None,
+    *,
     shared: bool,
+    keep: bool,
 ) -> Shard:
-    """These peers, with rows for their vectors."""
-    state, share, mask = _slots(world, names[0], data[names[0]])
-    layout, device = world.learner.layout, world.learner.device
-    matrices = Matrices(names, layout.size, state, share, mask, device=device, shared=shared)
+    """These peers, with rows for their vectors, and for what optimisers `keep`."""
+    ctx = _before(world, names[0], data[names[0]])
+    state, share, mask = _slots(world, ctx)
+    matrices = Matrices(
+        names,
+        world.learner.layout.size,
+        state,
+        share,
+        mask,
+        device=world.learner.device,
+        shared=shared,
+        moments=_moments(world, state, ctx) if keep else {},
+    )
     peers = {name: Peer(name, data[name], world, matrices.rows(name)) for name in names}
     return Shard(world, peers, matrices, stack)
 
 
-def _slots(
-    world: World, name: PeerId, data: PeerData
-) -> tuple[Mapping[str, torch.Tensor], torch.Tensor | None, torch.Tensor | None]:
-    """What a method keeps and offers, read from its first state and share."""
-    theta, method = world.initial, world.method
-    stream = rng(world.seed, "init", 0, name)
-    ctx = Context(
+def _before(world: World, name: PeerId, data: PeerData) -> Context:
+    """A peer before its first round."""
+    return Context(
         learner=world.learner,
         train=data.train,
-        rng=stream,
+        rng=rng(world.seed, "init", 0, name),
         epochs=world.epochs,
         epochs_head=world.epochs_head,
         round=0,
@@ -273,6 +283,34 @@ def _slots(
         seed=world.seed,
         purpose="init",
     )
+
+
+def _moments(world: World, state: State, ctx: Context) -> dict[str, int]:
+    """What the optimiser keeps of each fit that a round's training asks for, and how long it is.
+    The method is run with fits that train nothing."""
+    learner, theta, parts = world.learner, world.initial, list[slice]()
+    try:
+        training = world.method.train(state, theta, ctx)
+        request = next(training)
+        while True:
+            if isinstance(request, Fit):
+                parts.append(request.part or learner.layout.everything)
+            request = training.send(Fitted(request.theta.clone(), 0.0))
+    except StopIteration:
+        kept = [kept_of(learner.recipe.optimiser, learner.layout, part) for part in parts]
+    except Exception as error:  # anybody's method
+        raise StrategyError(
+            f"method {type(world.method).__name__}: its training cannot be tried out, as train.keep"
+            f" needs it ({brief(error)}); use train.keep=false"
+        ) from error
+    return {f"{at}.{name}": length for at, one in enumerate(kept) for name, length in one.items()}
+
+
+def _slots(
+    world: World, ctx: Context
+) -> tuple[Mapping[str, torch.Tensor], torch.Tensor | None, torch.Tensor | None]:
+    """What a method keeps and offers, read from its first state and share."""
+    theta, method = world.initial, world.method
     state = method.init(theta, ctx)
     for key, value in state.items():
         if value.shape != theta.shape or value.dtype not in TYPES or "/" in key:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import mmap
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import torch
 
@@ -17,8 +18,9 @@ class Matrices:
     """`start`, `trained`, and the slots that a method declares by its first state and share.
 
     A state has two matrices, before and after the training of the round, because visits see the
-    state before it. The published model has its own matrices only if it differs from the trained
-    model.
+    state before it. What an optimiser keeps (`moments`, with the length of each) has two as well,
+    so that a training can be repeated. The published model has its own matrices only if it differs
+    from the trained model.
     """
 
     def __init__(
@@ -31,14 +33,17 @@ class Matrices:
         *,
         device: torch.device,
         shared: bool,
+        moments: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._row = {name: i for i, name in enumerate(names)}
 
-        def matrix(dtype: torch.dtype = torch.float32, rows: int = len(names)) -> torch.Tensor:
+        def matrix(
+            dtype: torch.dtype = torch.float32, rows: int = len(names), columns: int = size
+        ) -> torch.Tensor:
             return (
-                _shared(rows, size, dtype)
+                _shared(rows, columns, dtype)
                 if shared
-                else torch.zeros(rows, size, dtype=dtype, device=device)
+                else torch.zeros(rows, columns, dtype=dtype, device=device)
             )
 
         self.start, self.trained = matrix(), matrix()
@@ -46,6 +51,8 @@ class Matrices:
         self.next_state = {key: matrix(value.dtype) for key, value in state.items()}
         self.share = None if share is None else matrix()
         self.mask = None if mask is None else matrix(torch.bool)
+        self.moments = {key: matrix(columns=length) for key, length in moments.items()}
+        self.next_moments = {key: matrix(columns=length) for key, length in moments.items()}
         self.alone = _shared(len(names), 1, torch.float64).fill_(math.nan)
         self.common = matrix(rows=1)[0]
         """One vector for everyone: the point at which gradients are measured."""
@@ -60,6 +67,8 @@ class Matrices:
             {key: value[i] for key, value in self.next_state.items()},
             None if self.share is None else self.share[i],
             None if self.mask is None else self.mask[i],
+            {key: value[i] for key, value in self.moments.items()},
+            {key: value[i] for key, value in self.next_moments.items()},
             self.alone[i],
         )
 

@@ -328,10 +328,12 @@ class Shard:
                 contexts[at].train,
                 contexts[at].rng,
                 Bounds(fit.anchor, fit.pull, fit.mask),
+                fit.moments,
             )
             for at, fit in fits.items()
         ]
-        fitted = self.stack.fit(jobs, first.epochs, first.part, contexts[next(iter(fits))].round)
+        now = contexts[next(iter(fits))]
+        fitted = self.stack.fit(jobs, first.epochs, first.part, now.round, now.rounds)
         empty = first.part is not None and first.part.start == first.part.stop
         for at, fit in fits.items():
             examples = 0 if empty else fit.epochs * len(contexts[at].train)

@@ -45,7 +45,9 @@ def show_some(what: str, kinds: Sequence[Chapter]) -> None:
 def _shown(what: str, kinds: Sequence[Chapter]) -> Iterator[Callable[[], None]]:
     """What may be meant, the likeliest first."""
     every = [*scalars(), *(option for kind in kinds for option in kind.options())]
-    yield from (partial(_show_part, kind) for kind in kinds if kind.name == what)
+    for kind in kinds:
+        if what in (kind.name, kind.name.rpartition(".")[2]):
+            yield partial(_show_part, kind, [k for k in kinds if k.name.startswith(f"{what}.")])
     if what == "run":
         yield partial(_explain, scalars())
     if exact := [option for option in every if option.key == what]:
@@ -79,8 +81,9 @@ def _nothing(what: str, kinds: Sequence[Chapter]) -> str:
 # -- how it looks ----------------------------------------------------------------------------------
 
 
-def _show_part(kind: Chapter) -> None:
-    """A kind: its entries, or what its options mean where it has none."""
+def _show_part(kind: Chapter, below: Sequence[Chapter] = ()) -> None:
+    """A kind: its entries, or what its options mean where it has none. `below`: kinds whose
+    options stand among its own."""
     if kind.registry is not None:
         _show_kind(kind)
         first = kind.default or kind.entries()[0].name
@@ -88,6 +91,9 @@ def _show_part(kind: Chapter) -> None:
     else:
         out_console.print(f"[bold]{kind.name}[/bold]  {escape(kind.about)}", soft_wrap=True)
         _explain(kind.of_any())
+    for other in below:
+        out_console.print(f"\n[bold]{other.key}=[/bold]  {escape(other.about)}", soft_wrap=True)
+        _show_entries((other, entry) for entry in other.entries())
 
 
 def _show_kind(kind: Chapter) -> None:

@@ -73,6 +73,8 @@ def describe(configs: Sequence[Config], seeds: Sequence[int]) -> str:
         if (pick := getattr(config, key)).name != SECTIONS[key].default
     ]
     others = "".join(f"; {key} {pick.name} ({_options(pick)})" for key, pick in more)
+    others += f"; trained by {config.stepping}" if config.stepping else ""
+    others += "; optimisers kept from round to round" if config.train.keep else ""
     return (
         f"{config.data.name}, {config.peers} peers, {config.rounds} rounds; partition {part.name}"
         f" ({_options(part)}); topology {config.topology.name}; model {config.model.name}; method"

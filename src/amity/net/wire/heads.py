@@ -134,7 +134,8 @@ def _check(manifest: Manifest, roster: Roster, want: Expected) -> None:
     if manifest.schema_ != schema.digest and not want.any_schema:
         raise Refused(
             "wrong schema",
-            f"{manifest.sender} has other inputs, classes, model, proxy, seed or changes",
+            f"{manifest.sender} has other inputs, classes, model, proxy, seed, optimiser, schedule"
+            " or changes",
         )
     if manifest.length > schema.longest(manifest.kind):
         raise Refused("too long", f"{manifest.length} bytes for a {manifest.kind}")

@@ -35,6 +35,8 @@ class Terms:
     card: Shown
     masked: bool
     """Whether shares leave some coordinates out."""
+    stepping: Text = ""
+    """Optimiser and schedule in words; empty: the usual ones."""
     changes: tuple[Planned, ...] = ()
     """In the order of rounds. Those of rounds to come need not be the same yet."""
     protocol: int = PROTOCOL
@@ -54,6 +56,7 @@ class Terms:
             "masked": self.masked,
             "seed": self.seed,
             "changes": _until(self.changes, round),
+            **({"stepping": self.stepping} if self.stepping else {}),
         }
         return digest_of(dict(self.model), common)
 
@@ -86,6 +89,11 @@ class Terms:
             yield (
                 f"models are shared {whole[0]} here and {whole[1]} there: say the same method under"
                 " [run]"
+            )
+        if self.stepping != other.stepping:
+            yield (
+                f"training steps by {_steps(self.stepping)} here and {_steps(other.stepping)}"
+                " there: say the same train.optimiser and train.schedule under [run]"
             )
         if self.model != other.model:
             yield f"{_apart(dict(self.model), dict(other.model))}: say the same model under [run]"
@@ -159,6 +167,10 @@ def _line(error: Exception) -> str:
 
 def _card(card: tuple[str | int, ...] | None) -> str:
     return "nothing" if card is None else " ".join(map(str, card))
+
+
+def _steps(stepping: str) -> str:
+    return stepping[:200] or "the usual optimiser and schedule"
 
 
 def _apart(here: Mapping[str, Any], there: Mapping[str, Any]) -> str:
