@@ -370,6 +370,13 @@ def test_strangers_share_three_quarters_by_the_square_of_their_skill() -> None:
     assert made.notes["poor"] == 0
 
 
+@pytest.mark.parametrize(("others", "own"), [("b", 1 / 2), ("bc", 1 / 3), ("bcd", 1 / 4)])
+def test_one_or_two_strangers_never_weigh_more_than_i_do(others: str, own: float) -> None:
+    made = through(Village({}, agreement=0.9, skill=SKILLS), others, 3)[-1]
+    assert made.row["a"] == pytest.approx(own)
+    assert sum(made.row.values()) == pytest.approx(1)
+
+
 def test_strangers_of_whom_nothing_is_known_or_nothing_good_get_little() -> None:
     village = Village({}, agreement=0.9, skill=SKILLS)
     first = decide(village, "bcdef")

@@ -26,7 +26,7 @@ TRIALS: Final = (0.08, 0.16, 0.3, 0.5, 0.7)
 SETTLED: Final = 0.8
 """From this share of all rounds on, nothing more is taken from strangers."""
 OWN: Final = 0.25
-"""The weight of my own model among strangers."""
+"""The weight of my own model among strangers; more among one or two, who never get more than I."""
 LEAST_SKILL: Final = 0.05
 """The skill of a stranger of whom I know nothing yet, or nothing good."""
 VETTED: Final = 2
@@ -62,7 +62,8 @@ class Friends:
     Of those I take, `k` a round, in a ring that a lot draws anew each round, the same for all:
     everyone takes the next `k` of its own, so that each is taken as often as it takes. Among my own
     the weights are equal. Strangers share 0.75 by the square of their skill s_ij, what their models
-    know of my examples beyond chance (fact `Skill`, two models a round):
+    know of my examples beyond chance (fact `Skill`, two models a round). One or two of them share
+    no more than equal weights would give them:
 
         w_i^{t+1} = 1 / (|C_i^t| + 1) · Σ_{j ∈ C_i^t ∪ {i}} ŵ_j                       (my group)
         w_i^{t+1} = 0.25 ŵ_i + 0.75 · Σ_{j ∈ C_i^t} s_ij² ŵ_j / Σ_{j ∈ C_i^t} s_ij²     (strangers)
@@ -163,7 +164,8 @@ class Friends:
         if book.company(view.neighbours) != "everyone" or book.undivided or not taken:
             return spread((view.me, *taken))
         skilled = spread({j: max(book.skills.get(j, 0.0), LEAST_SKILL) ** 2 for j in taken})
-        return spread({view.me: OWN} | {j: (1 - OWN) * share for j, share in skilled.items()})
+        own = max(OWN, 1 / (1 + len(taken)))
+        return spread({view.me: own} | {j: (1 - own) * share for j, share in skilled.items()})
 
     # -- trials ------------------------------------------------------------------------------------
 
