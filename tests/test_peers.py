@@ -239,7 +239,7 @@ def test_a_shift_is_for_data_that_is_dealt_out_and_no_peer_has_it_over_its_own(
         ("net.deadline=0", "deadline"),
         ("net.transfer=fp64", "transfer"),
         ("rounds=1 out=", "expected a path"),
-        ("peers=1 strategy=gossip out=x net.sync=never", "sync"),
+        ("peers=2 strategy=gossip out=x net.sync=never", "sync"),
     ],
 )
 def test_a_swarm_refuses_what_no_network_can_do_in_one_line(
