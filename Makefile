@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run reproduce swarm test test-all lint types clean
+.PHONY: run reproduce swarm docs docs-pictures test test-all soak lint types clean
 .DELETE_ON_ERROR:
 
 # Settings were chosen on seeds 1 to 3; others are shown. Without options, a shift makes four groups.
@@ -22,12 +22,21 @@ swarm: $(VENV)/peers.stamp  ## Eight real peers on this machine, each a process 
 reproduce: $(VENV)/run.stamp  ## Every table and figure of the paper, at the size of seconds; ARGS="--preset cpu" for hours
 	$(BIN)/amity reproduce all $(or $(ARGS),--preset smoke)
 
-# Three test processes on two cores: tests with real peers mostly wait.
-test: $(VENV)/test.stamp lint types  ## Everything that must hold before a change lands
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
+docs: $(VENV)/docs.stamp  ## The site, into site/: strict, offline, with search from disk
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-test-all: $(VENV)/test.stamp lint types  ## The same with the complete chaos, stranger and fuzz runs (some ten minutes more)
-	$(BIN)/python -m pytest -n 3 --dist worksteal --full $(ARGS)
+docs-pictures: $(VENV)/docs.stamp  ## The pictures of the pages, anew from real runs (minutes)
+	$(BIN)/python tools/pictures.py
+
+# Three test processes on two cores: tests with real peers mostly wait.
+test: $(VENV)/test.stamp lint types docs  ## Everything that must hold before a change lands
+	AMITY_SITE=$(CURDIR)/site $(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
+
+test-all: $(VENV)/test.stamp lint types docs  ## The same with the complete chaos, stranger and fuzz runs (some ten minutes more)
+	AMITY_SITE=$(CURDIR)/site $(BIN)/python -m pytest -n 3 --dist worksteal --full $(ARGS)
+
+soak: $(VENV)/test.stamp  ## An hour of faults on eight real peers; ARGS="5 2" for five minutes with seed 2
+	$(BIN)/python -m tests.soak $(ARGS)
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
@@ -49,9 +58,13 @@ $(VENV)/peers.stamp: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -e '.[peers]'
 	@touch $@ $(VENV)/run.stamp
 
+$(VENV)/docs.stamp: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install -e '.[docs]'
+	@touch $@ $(VENV)/run.stamp
+
 $(VENV)/test.stamp: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -e '.[test]'
-	@touch $@ $(VENV)/run.stamp $(VENV)/peers.stamp
+	@touch $@ $(VENV)/run.stamp $(VENV)/peers.stamp $(VENV)/docs.stamp
 
 clean:
-	rm -rf $(VENV) build dist runs .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist runs site .mypy_cache .ruff_cache .pytest_cache

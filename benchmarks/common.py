@@ -75,12 +75,13 @@ def load(name: str) -> Workload:
         key: tuple(value) if isinstance(value, list) else value
         for key, value in table[name].items()
     }
-    workload = Workload(name=name, **entry)
-    if workload.model not in ("mlp", "fedavg_cnn") or workload.strategies != ("fedavg",):
+    known = entry["model"] in ("mlp", "fedavg_cnn") and entry["strategies"] == ("fedavg",)
+    if not known or "optimiser" in entry:
         raise SystemExit(
-            f"workload {name!r} cannot be raced: only plain averaging of an mlp or a fedavg_cnn can"
+            f"workload {name!r} cannot be raced: only plain averaging of an mlp or a fedavg_cnn"
+            " that SGD trains can"
         )
-    return workload
+    return Workload(name=name, **entry)
 
 
 @cache

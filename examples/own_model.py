@@ -12,8 +12,8 @@ import amity
 
 
 def make(shape: tuple[int, ...], classes: int) -> nn.Module:
-    """One tensor comes out: for each example one number per class. No BatchNorm (its statistics
-    cannot be averaged between peers), and nothing frozen."""
+    """One tensor comes out: for each example one number per class. GroupNorm, because BatchNorm's
+    statistics do not average well between peers (docs/MODELS.md)."""
     channels, height, width = shape
     return nn.Sequential(
         nn.Conv2d(channels, 8, 3, padding=1),

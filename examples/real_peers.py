@@ -17,6 +17,7 @@ import amity
 SETTINGS = {
     "peers": 4,
     "rounds": 5,
+    "stages": "normclip",
     "train.precision": "fp32",
     "engine.vectorise": "off",
 }

@@ -83,6 +83,12 @@ def _in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _with_a_memory_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What is run in tests is not remembered as the user's."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     return Path(__file__).resolve().parent.parent

@@ -9,14 +9,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import pytest
+
 from amity.net.link import links
 from amity.net.link.base import Alive, AskFailed, Handlers, Link, Transport
+from amity.net.sealed import link as sealed_link
+from amity.net.sealed.boxes import OVERHEAD
 from amity.net.trust.identity import Identity
 from amity.net.trust.roster import Roster
 
 Touch = Callable[[str, str, str, bytes], "bytes | None"]
 """What happens to a message from one peer to another, of a kind (put, a method, `METHOD reply`):
 other bytes, or None."""
+
+
+def seal_nothing(patch: pytest.MonkeyPatch) -> None:
+    """From now on answers and cards are as long as if they were sealed, and can be read."""
+    patch.setattr(sealed_link, "lock", lambda _key, text, _about: bytes(OVERHEAD) + text)
+    patch.setattr(sealed_link, "unlock", lambda _key, text, _about: text[OVERHEAD:])
 
 
 @dataclass

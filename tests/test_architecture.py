@@ -12,17 +12,19 @@ import pytest
 
 LEAVES = (
     "_version errors lazy rng files processes geometry registry toml topology units console forward"
-    " core facts records events differences"
+    " core facts records events differences lines patience pace"
 )
 LAYERS: list[set[str]] = [
     set(LEAVES.split()),
     {"data"},
+    {"tasks"},
     {"learn"},
     {"peer"},
     {"choosing", "strategies", "stages", "methods"},
     {"config"},
     {"round"},
     {"store"},
+    {"live"},
     {"simulate", "show", "use"},
     {"sinks"},
     {"net"},

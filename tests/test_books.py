@@ -122,7 +122,7 @@ def test_a_part_that_is_lost_or_sent_again_is_booked_by_its_sender_alone(tmp_pat
 
     def cut(source: str, target: str, what: str, data: bytes) -> bytes | None:
         if what == "body reply" and not lost[source]:
-            lost[source] += len(data)
+            lost[source] += min(len(data), 1024)  # without its seal
             return None
         return data
 

@@ -30,6 +30,7 @@ from amity.net.rounds import Rounds
 from amity.net.setup import read_setup
 from amity.net.trust.identity import Identity, expires
 from amity.net.trust.roster import Member
+from amity.registry import take_over
 from amity.store import read_lines
 from tests.conftest import resolve
 from tests.namespaces import Lab, why_not
@@ -83,7 +84,7 @@ class Drill:
         """The newest round that anybody has finished."""
         return max(self.round_of(name) for name in self.swarm.names)
 
-    def until(self, condition: Callable[[], bool], seconds: float = 120) -> None:
+    def until(self, condition: Callable[[], bool], seconds: float = 600) -> None:
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, (
@@ -375,6 +376,7 @@ def test_an_error_in_one_peer_stays_in_that_peer(tmp_path: Path) -> None:
     settings = config(5, peers=4, strategy={"name": "gossip", "k": 3})
     swarm = Swarm(tmp_path / "swarm", settings, NET, enter=paced())
     swarm.lay_out()
+    take_over(f"{bad}:Bad")
     path = swarm.folder("peer-02") / "peer.toml"
     given = path.read_text()
     path.write_text(given.replace('name = "gossip"', f'name = "{bad}:Bad"').replace("k = 3\n", ""))
@@ -432,6 +434,7 @@ def test_a_peer_that_ends_itself_has_failed_and_one_that_was_told_to_end_has_not
         path = swarm.folder(name) / "peer.toml"
         told = tomllib.loads(path.read_text())
         told["run"][section]["name"] = f"{own}:{entry}"
+        take_over(f"{own}:{entry}")
         path.write_text(tomli_w.dumps(told))
     chaos = Drill(swarm)
     chaos.allow(0, "peer-05")

@@ -14,10 +14,11 @@ import pytest
 
 from amity.errors import Failure
 from amity.events import Event, PeerEvent, RunFailed
-from amity.net import accord, answers, status, workshop
+from amity.net import accord, answers, sealed, status, workshop
 from amity.net.ops.status import details, headline, peers_seen
 from amity.net.ops.swarm import Swarm
 from amity.net.options import Net
+from amity.net.sealed import keys
 from amity.net.status import read_status
 from amity.net.wire import PROTOCOL, terms
 from amity.sinks.happenings import Happenings
@@ -27,7 +28,7 @@ from tests.test_chaos import NET, config, drill
 from tests.test_node import log
 from tests.test_peers import cats_and_dogs, check, configure, found, running
 
-PATIENCE = 90.0
+PATIENCE = 600.0
 
 
 def until(what: Callable[[], object]) -> None:
@@ -158,9 +159,9 @@ def test_a_hospital_that_lacks_a_class_ends_with_a_line_and_the_others_go_on(
 def speaks_newer(name: str) -> None:
     """In a peer's process: the next protocol, of a later version."""
     if name == "peer-02":
-        for module in (terms, answers, accord, status):
+        for module in (terms, answers, keys, status):
             module.PROTOCOL = PROTOCOL + 1  # type: ignore[attr-defined]
-        terms.__version__ = "9.0.0"  # type: ignore[attr-defined]
+        terms.__version__ = keys.__version__ = "9.0.0"  # type: ignore[attr-defined]
         made = workshop._terms
         workshop._terms = lambda *of: replace(  # type: ignore[assignment]
             made(*of), protocol=PROTOCOL + 1, version="9.0.0"
@@ -168,7 +169,8 @@ def speaks_newer(name: str) -> None:
 
 
 def speaks_older(name: str) -> None:
-    """In a peer's process: as Amity 0.1.0, which knows no terms and says no number."""
+    """In a peer's process: as Amity 0.1.0, which knows no terms, seals nothing and says no
+    number."""
     if name == "peer-02":
         digest = terms.Terms.digest_at
         terms.Terms.digest_at = (  # type: ignore[method-assign]
@@ -186,11 +188,18 @@ def speaks_older(name: str) -> None:
             self._answer(request, manifest, {"version": "0.1.0", "round": 0, "phase": "ready"})
 
         answers.Answering._hello = hello  # type: ignore[method-assign]
+        sealed.Sealed.open = lambda self, **of: self.inner.open(**of)  # type: ignore[method-assign]
+
+        def meet(self: accord.Accord, name: str) -> None:
+            told = self._courier.hello(name).data  # in the clear, as it ever was
+            self._learn(name, None, f"{told['version']} speaks protocol {told['protocol']}")
+
+        accord.Accord.meet = meet  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize(
     ("speaks", "spoken", "version"),
-    [(speaks_newer, PROTOCOL + 1, "9.0.0"), (speaks_older, PROTOCOL - 1, "0.1.0")],
+    [(speaks_newer, PROTOCOL + 1, "9.0.0"), (speaks_older, 1, "0.1.0")],
     ids=["newer", "older"],
 )
 def test_another_version_in_the_network_is_refused_and_both_sides_say_which_each_has(
@@ -216,6 +225,8 @@ def test_another_version_in_the_network_is_refused_and_both_sides_say_which_each
     if spoken > PROTOCOL:
         assert "all other members differ from this peer" in swarm.failed["peer-02"]
         assert f"Amity 9.0.0 speaks protocol {spoken} here" in swarm.failed["peer-02"]
+    else:
+        assert f"speaks protocol {PROTOCOL}" in swarm.failed["peer-02"]
 
 
 # -- what an operator reads ------------------------------------------------------------------------

@@ -83,7 +83,10 @@ def test_the_report_is_one_file_that_loads_nothing(comparison: amity.Comparison)
     ):
         assert title in page
     assert not re.search(r"""(src|href)=["'](?!#|data:)""", page.replace("xlink:href", "href"))
-    assert "<script" not in page
+    assert page.count("<script") == 2  # what can be replayed, and by what; both in the file
+    assert "<script>" in page
+    assert '<script type="application/json" id="replay-data">' in page
+    assert "default-src 'none'; script-src 'sha256-" in page
     assert {p.name for p in comparison.path.iterdir() if p.is_file()} == {
         "report.html",
         "summary.csv",

@@ -28,7 +28,7 @@ from amity.processes import die_with
 from tests.conftest import Call
 
 THREE = ("hospital-a", "hospital-b", "hospital-c")
-PATIENCE = 60.0
+PATIENCE = 600.0
 SECRETS = re.compile(r"key\.pem|PRIVATE|password|token|secret", re.IGNORECASE)
 
 
@@ -166,7 +166,7 @@ def test_the_page_leads_from_nothing_to_three_hospitals_and_through_changes_of_m
     page.run(start)
     until(lambda: all(page.used(name) for name in THREE))
     with urllib.request.urlopen(
-        f"http://127.0.0.1:{page.metrics['hospital-a']}/metrics", timeout=5
+        f"http://127.0.0.1:{page.metrics['hospital-a']}/metrics", timeout=60
     ) as answer:
         shown = answer.read().decode()
     wanted = set(re.findall(r"\bamity_\w+", exprs(repository)))
@@ -279,9 +279,12 @@ def test_every_command_is_one_of_amity(repository: Path, call: Call) -> None:
 # -- Docker ----------------------------------------------------------------------------------------
 
 
-def instructions(repository: Path) -> dict[str, Any]:
+IMAGES = {"Dockerfile": "'.[peers]'", "simulator.Dockerfile": "'.[tables,privacy,live]'"}
+
+
+def instructions(repository: Path, file: str = "Dockerfile") -> dict[str, Any]:
     """The instructions of the last stage; those in exec form as lists."""
-    text = (repository / "deploy" / "docker" / "Dockerfile").read_text().replace("\\\n", " ")
+    text = (repository / "deploy" / "docker" / file).read_text().replace("\\\n", " ")
     stage = text.rpartition("\nFROM ")[2]
     found: dict[str, Any] = {}
     for name, rest in re.findall(r"^([A-Z]+) +(.*)$", stage, re.M):
@@ -296,15 +299,17 @@ def compose(repository: Path) -> dict[str, Any]:
     return found
 
 
-def test_the_image_runs_as_nobody_special_and_holds_no_secret(repository: Path) -> None:
+@pytest.mark.parametrize("name", IMAGES)
+def test_the_image_runs_as_nobody_special_and_holds_no_secret(repository: Path, name: str) -> None:
     docker = repository / "deploy" / "docker"
-    last = instructions(repository)
+    last = instructions(repository, name)
     assert int(last["USER"].partition(":")[0]) > 0
     assert last["ENTRYPOINT"] == ["amity"]
-    assert "127.0.0.1:9464/metrics" in last["HEALTHCHECK"]
-    text = (docker / "Dockerfile").read_text()
+    if name == "Dockerfile":
+        assert "127.0.0.1:9464/metrics" in last["HEALTHCHECK"]
+    text = (docker / name).read_text()
     assert not SECRETS.search(text)
-    ignored = (docker / "Dockerfile.dockerignore").read_text().split("\n")
+    ignored = (docker / f"{name}.dockerignore").read_text().split("\n")
     allowed = {line[1:] for line in ignored if line.startswith("!")}
     assert "*" in ignored
     copied = {
@@ -314,7 +319,7 @@ def test_the_image_runs_as_nobody_special_and_holds_no_secret(repository: Path) 
     }
     assert copied == allowed
     assert all((repository / name).exists() for name in copied)
-    assert "'.[peers]'" in text
+    assert IMAGES[name] in text
     assert "PIP_CONSTRAINT=/src/constraints.txt" in text
     assert re.search(r"^torch==", (repository / "constraints.txt").read_text(), re.M)
 

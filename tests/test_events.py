@@ -420,7 +420,7 @@ def test_a_table_of_the_paper_counts_its_cells_by_row(call: Call) -> None:
 
 
 def hear_until(swarm: Swarm, enough: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + 600
     while not enough():
         assert time.monotonic() < limit, "it was never told"
         swarm.hear()
@@ -493,7 +493,7 @@ def test_a_real_peer_tells_its_sinks_what_happens_between_peers(tmp_path: Path) 
     sinks = f'[peer]\nsinks = ["rounds", "jsonl:path={told}"]\n'
     (folder / "peer.toml").write_text(text.replace("[peer]\n", sinks))
     command = [sys.executable, "-m", "amity", "peer", "run", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=True)
     assert "round 1: accuracy " in done.stdout
     assert "took from nobody" in done.stdout
     events = lines(str(told))
@@ -522,7 +522,7 @@ def test_peers_are_told_of_in_a_live_table_or_by_a_line_now_and_then(call: Call)
         capture_output=True,
         text=True,
         env=environment,
-        timeout=90,
+        timeout=900,
         check=True,
     )
     assert "all peers have done 2 of 2 rounds, 0 running; accuracy " in done.stdout

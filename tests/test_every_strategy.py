@@ -52,9 +52,22 @@ TROUBLE: dict[str, dict[str, Any]] = {
 }
 
 
-@every_strategy
-@every_method
-@pytest.mark.parametrize("trouble", TROUBLE)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every strategy x every method, and both of them x every kind of trouble; all three together
+    with `--full`."""
+    if "trouble" not in metafunc.fixturenames:
+        return
+    every, count = bool(metafunc.config.getoption("--full")), len(EVERY_METHOD)
+    cases = [
+        pytest.param(spec, method, trouble, id=f"{trouble}-{method}-{spec_id(spec)}")
+        for i, spec in enumerate(EVERY_STRATEGY)
+        for j, method in enumerate(EVERY_METHOD)
+        for t, trouble in enumerate(TROUBLE)
+        if every or t == 0 or (i + j) % count == t % count
+    ]
+    metafunc.parametrize(("spec", "method", "trouble"), cases)
+
+
 def test_rows_and_memory_stay_valid(spec: dict[str, Any], method: str, trouble: str) -> None:
     simulation = simulate(tiny(strategy=spec, method={"name": method}, **TROUBLE[trouble]))
     rows = check(simulation)

@@ -18,7 +18,7 @@ def run_example(repository: Path, name: str, *words: str) -> str:
         [sys.executable, "-W", "error", str(repository / "examples" / name), *words],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         env=os.environ,
     )
     assert done.returncode == 0, done.stderr
@@ -52,6 +52,21 @@ def test_every_config_is_valid_and_the_smoke_config_runs(repository: Path) -> No
     assert amity.run(repository / "configs" / "smoke.toml", "r").complete
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("regression.py", r"friends: RMSE \d\.\d+ MW, gain [+-]"),
+        ("diagnoses.py", r"AUROC: \d\d\.\d %"),
+        ("text.py", r"Dov: perplexity 1\.\d\d, \d\d % right"),
+    ],
+)
+def test_every_task_has_an_example_of_under_60_lines(
+    repository: Path, name: str, said: str
+) -> None:
+    assert len((repository / "examples" / name).read_text().splitlines()) < 60
+    assert re.search(said, run_example(repository, name))
+
+
 def test_own_data_trains_and_names_the_hospitals(repository: Path) -> None:
     out = run_example(repository, "own_data.py")
     found = dict(re.findall(r"\((\w+)\): (\d\.\d\d)", out))
@@ -70,3 +85,22 @@ def test_an_own_model_learns(repository: Path) -> None:
     found = re.fullmatch(r"make: (\d+) %\n", run_example(repository, "own_model.py"))
     assert found is not None
     assert int(found[1]) > 30, "ten classes: guessing is right in a tenth of the cases"
+
+
+def test_a_model_of_the_transformers_library_learns(repository: Path) -> None:
+    pytest.importorskip("transformers", reason="pip install transformers")
+    assert len((repository / "examples" / "hugging_face.py").read_text().splitlines()) < 60
+    found = re.fullmatch(r"accuracy (\d+) %\n", run_example(repository, "hugging_face.py"))
+    assert found is not None
+    assert int(found[1]) > 60, "three classes: guessing is right in a third of the cases"
+
+
+def test_adapters_travel_instead_of_the_model(repository: Path) -> None:
+    pytest.importorskip("peft", reason="pip install 'amity[lora]'")
+    assert len((repository / "examples" / "lora.py").read_text().splitlines()) < 60
+    out = run_example(repository, "lora.py")
+    accuracy = re.search(r"accuracy (\d+) %", out)
+    assert accuracy is not None
+    assert int(accuracy[1]) > 50, "four classes: guessing is right in a quarter of the cases"
+    adapters, models = (int(n.replace(",", "")) for n in re.findall(r"([\d,]+) as", out))
+    assert 20 * adapters < models

@@ -11,6 +11,7 @@ import subprocess
 import tarfile
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -294,3 +295,48 @@ def test_a_full_disk_keeps_what_arrived_and_never_looks_complete(server: Server)
         assert whole(disk, server.dataset())
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+# -- packages --------------------------------------------------------------------------------------
+
+
+def wheel_of(files: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as packed:
+        for name, data in files.items():
+            packed.writestr(f"toy/data/{name}", data)
+    return stream.getvalue()
+
+
+WHEEL = wheel_of({**CONTENT, "../../../escape.bin": b"evil", "setup.py": b"1/0"})
+NESTED = tar_of({"resources.tar.gz": ARCHIVE, "train.bin": b"another", "setup.py": b"1/0"})
+
+
+@pytest.mark.parametrize(
+    ("name", "archive", "inside"),
+    [("toy-1.0-py3-none-any.whl", WHEEL, ""), ("toy-1.0.tar.gz", NESTED, "resources.tar.gz")],
+)
+def test_packages_are_read_as_archives_also_by_an_index(
+    server: Server, name: str, archive: bytes, inside: str
+) -> None:
+    link = f'<a href="../../packages/9f/{name}#sha256=0">{name}</a>'
+    server.files |= {"mine/simple/toy/": link.encode(), f"mine/packages/9f/{name}": archive}
+    download = Download(f"{server.url}/away/{name}", md5(archive), "toy-bin", inside)
+    dataset = Published("toy", ("toy-bin",), FILES, (download,), also="ask")
+    with pytest.raises(Failure, match=r"404.*; or ask"):
+        get(dataset, Path("d"), **QUICK)
+    folder = get(dataset, Path("d"), f"{server.url}/mine/simple", **QUICK)
+    assert read_all(dataset, "d") == CONTENT
+    assert not list(Path().rglob("escape.bin"))
+    assert {path.name for path in folder.iterdir()} <= {*CONTENT, "names.txt"}
+    away = Download(f"{server.url}/toy-2.0.tar.gz", md5(archive), "toy-bin", inside)
+    with pytest.raises(Failure, match=r"mine/simple/toy/: has no toy-2\.0\.tar\.gz"):
+        get(Published("toy", ("x",), FILES, (away,)), Path("e"), f"{server.url}/mine/simple/")
+
+
+def test_a_package_that_is_torn_says_so(server: Server) -> None:
+    torn = WHEEL[: len(WHEEL) // 2]
+    server.files["t-1-py3.whl"] = torn
+    download = Download(f"{server.url}/t-1-py3.whl", md5(torn), "toy-bin")
+    with pytest.raises(DataError, match="cannot be unpacked"):
+        get(Published("toy", ("toy-bin",), FILES, (download,)), Path("d"), **QUICK)

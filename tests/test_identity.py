@@ -28,6 +28,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import amity.net
 from amity.cli.ca import app
 from amity.errors import ConfigError, DataError, IdentityError, StorageError
 from amity.net.ops import check, reach
@@ -901,6 +902,7 @@ def test_without_the_extra_the_commands_say_what_to_install(
 ) -> None:
     for module in [name for name in sys.modules if name.startswith(("amity.net", "cryptography"))]:
         monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setattr(amity, "net", amity.net)  # not the one that is imported in between
     monkeypatch.setitem(sys.modules, "cryptography", None)
     for line in ("init ca", "sign ca request.pem name=a"):
         with pytest.raises(ConfigError, match=r"pip install 'amity\[peers\]'"):

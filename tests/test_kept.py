@@ -240,11 +240,12 @@ class Lion(amity.Optimiser):
     def remembers(self):
         return ("m",)
 
-    def step(self, parameters, gradients, vectors, steps, rate):
-        for at, (p, g) in enumerate(zip(parameters, gradients)):
-            m = vectors["m"][at] if vectors["m"][at] is not None else torch.zeros_like(p)
-            p.sub_(torch.sign(self.beta * m + (1 - self.beta) * g), alpha=rate)
-            vectors["m"][at] = m.mul_(self.beta).add_(g, alpha=1 - self.beta)
+    def step(self, move):
+        kept = move.vectors["m"]
+        for at, (p, g) in enumerate(zip(move.parameters, move.gradients)):
+            m = kept[at] if kept[at] is not None else torch.zeros_like(p)
+            p.sub_(torch.sign(self.beta * m + (1 - self.beta) * g), alpha=move.rate)
+            kept[at] = m.mul_(self.beta).add_(g, alpha=1 - self.beta)
 
 @dataclass(frozen=True)
 class Wave(amity.Schedule):
@@ -269,7 +270,7 @@ def test_an_optimiser_and_a_schedule_of_ones_own_take_part(tmp_path: Path) -> No
         assert (tensor - found[1][key]).abs().mean() < 1e-2
     Path("mine.py").write_text(MINE + "\n# changed\n")
     with pytest.raises(RunDirError, match=r"mine\.py has changed since this run began"):
-        amity.resume(tmp_path / "on")
+        amity.resume(tmp_path / "on", trust=True)
 
 
 WAVERING = """

@@ -30,10 +30,11 @@ from amity.net.setup import read_setup
 from amity.net.trust.roster import Roster
 from amity.net.wire import encode_sketch
 from amity.records import EdgeRecord
+from amity.registry import take_over
 from amity.round.deciding import blaming, view_of
 from amity.store import commits, read_lines, read_records
 from tests.conftest import tiny
-from tests.hub import Hub, Memory, Touch
+from tests.hub import Hub, Memory, Touch, seal_nothing
 from tests.test_parity import CALM, models, rows
 
 QUICK = Net(gather=20, deadline=10, patience=10)
@@ -124,15 +125,9 @@ def test_on_a_network_in_memory_the_bits_are_the_simulators_too(
         assert mine == {key: r for key, r in rows(simulated.edges).items() if key[1] == name}
 
 
-@pytest.mark.parametrize(
-    ("kind", "why"),
-    [
-        ("head reply", {"bad signature", "malformed", "wrong key", "not on the roster"}),
-        ("body reply", {"wrong hash"}),
-    ],
-)
+@pytest.mark.parametrize("kind", ["head reply", "body reply"])
 def test_what_is_altered_on_the_way_is_refused_counted_and_left_out(
-    tmp_path: Path, kind: str, why: set[str]
+    tmp_path: Path, kind: str
 ) -> None:
     def flip(source: str, target: str, what: str, data: bytes) -> bytes | None:
         if what != kind or source != "peer-01":
@@ -145,7 +140,7 @@ def test_what_is_altered_on_the_way_is_refused_counted_and_left_out(
         assert set(row(swarm, name)) == {"peer-00", "peer-02"}, "the others mix without it"
         refused = log(swarm, name, "refused")
         assert {peer for peer, _ in refused} == {"peer-01"}, "and the log says whose it was"
-        assert {reason for _, reason in refused} <= why
+        assert {reason for _, reason in refused} == {"bad seal"}
         assert sum(refused.values()) == 3, "once a round"
     assert set(row(swarm, "peer-01")) == {"peer-00", "peer-01", "peer-02"}
 
@@ -226,6 +221,36 @@ def test_members_with_another_model_are_refused_and_say_in_what_they_differ(
         assert not rounds or log(swarm, name, "refused")[other, "wrong schema"] >= 1
         rows = read_lines(swarm.folder(name) / "state" / "edges.jsonl")
         assert [r["row"] for r in rows] == [{name: 1.0}] * rounds, "nobody took from the other"
+
+
+FROZEN = """
+import torch
+from torch import nn
+
+def net(shape, classes):
+    body = nn.Linear(64, 6).requires_grad_(False)
+    nn.init.constant_(body.weight, VALUE), nn.init.zeros_(body.bias)
+    return nn.Sequential(nn.Flatten(), body, nn.ReLU(), nn.Linear(6, classes))
+"""
+
+
+def test_a_member_with_other_frozen_values_is_refused_with_a_line(tmp_path: Path) -> None:
+    for name, value in (("a.py", "0.1"), ("b.py", "0.2")):
+        (tmp_path / name).write_text(FROZEN.replace("VALUE", value))
+    hub, net = Hub(), Net(gather=2, deadline=1, patience=1, least=1)
+    model = {"name": f"{tmp_path / 'a.py'}:net", "proxy_layer": "1"}
+    layers = {"peers": 2, "rounds": 2, "strategy": {"name": "gossip", "k": 1}}
+    swarm = Swarm(tmp_path / "net", tiny(**layers, model=model), net)
+    swarm.lay_out()
+    path = swarm.folder("peer-01") / "peer.toml"
+    path.write_text(path.read_text().replace("a.py:net", "b.py:net"))
+    take_over(f"{tmp_path / 'b.py'}:net")
+    ended = lives(swarm, hub)
+    for name, other in (("peer-00", "peer-01"), ("peer-01", "peer-00")):
+        assert isinstance(ended[name], Failure)
+        assert f"{other}: the frozen part of the model has" in str(ended[name])
+        assert "\n" not in str(ended[name])
+        assert not read_lines(swarm.folder(name) / "state" / "edges.jsonl"), "no round was run"
 
 
 TUPLES = """
@@ -374,7 +399,7 @@ def test_who_comes_and_goes_a_thousand_times_makes_no_more_work_than_others(tmp_
         for _ in range(1000):
             online.waiting.on_live("peer-01", True)
             online.waiting.on_live("peer-01", False)
-        assert online._errands._pool._work_queue.qsize() <= 1
+        assert online._errands._pool._work_queue.qsize() <= 2  # come? gone?
         lines = read_lines(online.setup.state / "audit.jsonl")
         assert len([e for e in lines if e["event"] in ("joined", "left")]) < 10
 
@@ -395,13 +420,14 @@ def test_a_link_that_could_not_be_opened_anew_is_tried_again_and_the_card_is_sho
     other = Node(read_setup(swarm.folder("peer-01")), transport=Moody())
     with mine.connected() as watching, other.connected() as online:
         moment = offer(online, 3)
+        watching.courier.hello("peer-01")  # by which its cards can be read
         online.line.show(moment.announcement(), again=moment.announcement)
         first = shown(watching)
         assert first
         (tmp_path / "again").touch()
         swarm.write_roster(Roster.of(swarm.roster.network, swarm.roster.members.values()))
         os.utime(swarm.out / "roster.toml", (1, 1))
-        until = time.monotonic() + 20
+        until = time.monotonic() + 300
         while (fails[0] or not online.line.is_open) and time.monotonic() < until:
             time.sleep(0.05)
         assert online.line.is_open
@@ -428,6 +454,7 @@ def test_one_liar_alone_does_not_end_a_newcomers_run(tmp_path: Path) -> None:
     swarm.lay_out()
     victim, liar = (Node(read_setup(swarm.folder(name)), transport=hub) for name in swarm.names[:2])
     with victim.connected() as online, liar.connected() as lying:
+        online.courier.hello("peer-01")  # by which its cards can be read
         for round, phase in ((2**31 - 1, "ready"), (51, "done"), (50, "ready"), (49, "ready")):
             data = {"examples": 1, "degree": 3, "phase": phase}
             numbers = torch.zeros(victim.workshop.schema.sketch, dtype=torch.float16)
@@ -439,9 +466,12 @@ def test_one_liar_alone_does_not_end_a_newcomers_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["head", "ditto"])
-def test_no_message_has_a_byte_of_what_must_stay(tmp_path: Path, method: str) -> None:
+def test_no_message_has_a_byte_of_what_must_stay(
+    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every message of a run with visits is kept, and searched for the personal numbers of every
     peer and round."""
+    seal_nothing(monkeypatch)
     kept: list[bytes] = []
 
     def listen(source: str, target: str, kind: str, data: bytes) -> bytes:

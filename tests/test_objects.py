@@ -19,6 +19,7 @@ import amity
 from amity.choosing import Cardless
 from amity.config import load
 from amity.core import Ask, Decision, Plan, Row, View, spread
+from amity.data.target import Target
 from amity.errors import ConfigError, DataError
 from amity.facts import Loss
 from amity.methods.finetune import Finetune
@@ -147,7 +148,7 @@ def test_every_peer_starts_from_the_weights_that_a_module_had_when_it_was_passed
     with torch.no_grad():
         module[0].weight.add_(1)  # type: ignore[union-attr, operator]
     for seed in (0, 1):
-        learner = make_learner(config.replace(seed=seed), (6,), 3)
+        learner = make_learner(config.replace(seed=seed), (6,), Target(3))
         theta = learner.initial()
         for slot in learner.layout.slots:
             assert torch.equal(slot.of(theta), before[slot.name])
@@ -175,7 +176,7 @@ def test_a_function_makes_the_model_and_what_it_uses_is_part_of_the_run() -> Non
     narrow, wide = (load(None, small(arrays(), model=maker(width))) for width in (4, 8))
     assert narrow.digest != wide.digest
     assert narrow.digest == load(None, small(arrays(), model=maker(4))).digest
-    assert make_learner(wide, (6,), 3).layout.size == 6 * 8 + 8 + 8 * 3 + 3
+    assert make_learner(wide, (6,), Target(3)).layout.size == 6 * 8 + 8 + 8 * 3 + 3
     assert amity.run(narrow, out="r").complete
 
 

@@ -17,8 +17,6 @@ from torch import nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler
 
-from amity.bench import workloads
-from amity.bench.plain import PlainLoop
 from amity.config import load
 from amity.data.samples import Samples
 from amity.errors import ConfigError
@@ -35,8 +33,6 @@ from amity.learn.schedules.step import StepDecay
 from amity.learn.schedules.warmup import WarmUp
 from amity.learn.stacked import FitJob, Stack
 from amity.learn.stepping import STEPS, kept_of
-from amity.round.build import load_data
-from tests.conftest import simulate
 from tests.test_learn import samples
 from tests.test_stacked import NETS, conv, mlp
 
@@ -217,29 +213,6 @@ def test_what_leaves_a_mask_is_forgotten(stacked: bool) -> None:
         assert not own["m"][~mask].any()
         assert own["m"][mask].any()
         assert not own["v"][~mask].any()
-
-
-@pytest.mark.parametrize("vectorise", ["on", "off"])
-@pytest.mark.parametrize("name", ["adam", "adamw"])
-def test_the_engine_computes_what_the_plain_loop_computes(name: str, vectorise: str) -> None:
-    small = {"peers": 3, "rounds": 2, "partition": {"samples": 40}}
-    config = workloads()["tiny"].config(
-        "fedavg",
-        "fp32",
-        **small,
-        train={"optimiser": name, "eps": 1e-4},
-        engine={"vectorise": vectorise, "workers": 1},
-    )
-    plain = PlainLoop(config, load_data(config))
-    with simulate(config) as simulation:
-        for t in range(2):
-            plain.round(t)
-            simulation.round()
-        slots = simulation.world.learner.layout.slots
-        for peer, state in plain.states.items():
-            expected = torch.cat([state[slot.name].flatten() for slot in slots])
-            model = simulation.peers[peer].start
-            torch.testing.assert_close(model, expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", OPTIMISERS)

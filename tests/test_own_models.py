@@ -13,6 +13,7 @@ from torch import nn
 
 import amity
 from amity.config import load
+from amity.data.target import Target
 from amity.errors import ConfigError
 from amity.round.build import make_learner
 from tests.conftest import Call
@@ -55,7 +56,7 @@ def own(model: Any, **more: Any) -> amity.Config:
 def test_a_function_a_class_and_an_object_are_models(name: str) -> None:
     Path("mine.py").write_text(OWN)
     config = own(f"mine.py:{name}")
-    assert make_learner(config, (4,), 3).layout.size == SIZE
+    assert make_learner(config, (4,), Target(3)).layout.size == SIZE
     assert amity.run(config, out="r").complete
 
 
@@ -92,12 +93,6 @@ class Several(nn.Module):
         return forms[self.form]
 
 
-def frozen() -> nn.Module:
-    net = nn.Sequential(nn.Linear(4, 7), nn.ReLU(), nn.Linear(7, 3))
-    net[0].requires_grad_(False)
-    return net
-
-
 @dataclass(frozen=True)
 class Broken:
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -107,15 +102,13 @@ class Broken:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (frozen(), r"2 of 4 parameters are frozen \(0.weight, 0.bias\), but all are trained here"),
-        (lambda s, c: frozen(), r"leave requires_grad_\(False\) out, or use what the frozen part"),
         (Several("tuple"), "gives 2 outputs, a tuple while it trains; expected one tensor, with 3"),
         (Several("dict"), "gives 2 outputs, a dict"),
         (Several("training"), "a tuple while it trains"),
         (Several("flat"), r"must give 3 numbers for an example, one for each class, got shape \(6"),
         (lambda s, c: Several("flat", 2), "must give 3 numbers for an example"),
         (Broken, r"Broken: cannot be built \(ValueError: no such layer \(test_own_models.py, line"),
-        (lambda s: frozen(), r"a function of \(shape, classes\) \(TypeError"),
+        (lambda s: Broken(), r"a function of \(shape, classes\) \(TypeError"),
     ],
 )
 def test_a_model_that_cannot_be_learnt_is_refused_in_one_line(model: Any, message: str) -> None:

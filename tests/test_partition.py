@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from amity.data import build, partitions, split
 from amity.data.base import Dataset
 from amity.errors import DataError
+from amity.tasks.classify import Classify
 from amity.topology import peer_names
 
 
@@ -189,12 +190,20 @@ def test_fewer_examples_than_peers_is_refused() -> None:
         deal("iid", a_dataset(train=20), peers=30)
 
 
+def test_labels_that_are_no_whole_numbers_are_refused_where_classes_are_wanted() -> None:
+    x, y = np.zeros((3, 1, 2, 2)), np.array([0.5, 1, 2])
+    numbers = build("mine", x, y, np.arange(2), np.arange(2, 3))
+    with pytest.raises(DataError, match=r"numbers \(0.5, 1, 2, ...\), and classes .* task=regress"):
+        Classify().prepare(numbers)
+    with pytest.raises(DataError, match="the answer to example 0 is NaN"):
+        build("mine", x, y * np.nan, np.arange(2), np.arange(2, 3))
+
+
 @pytest.mark.parametrize(
     ("x", "y", "message"),
     [
         (np.full((3, 1, 2, 2), np.nan), np.arange(3), "example 0 has NaN or Inf"),
         (np.zeros((3, 1, 2, 2)), np.arange(4), "3 examples but 4 labels"),
-        (np.zeros((3, 1, 2, 2)), np.array([0.5, 1, 2]), "labels must be whole numbers"),
         (np.zeros((3, 1, 2, 2)), np.array([-1, 0, 1]), "labels must be >= 0"),
         (np.zeros((3, 1, 2, 2), dtype=np.int64), np.arange(3), "must be uint8 or floating point"),
         (np.zeros((0, 1, 2, 2)), np.arange(0), "no examples"),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from amity.config import load
 from amity.errors import ConfigError
 from amity.net.setup import Setup, data_of, read_setup
+from amity.registry import take_over
 from amity.round.build import load_data
 from amity.store import read_lines, schema_of
 from amity.toml import read_toml
@@ -59,6 +60,7 @@ def test_folders_functions_and_schemas_lie_beside_peer_toml() -> None:
     Path("h/scans").mkdir(parents=True)
     assert setup_of('data = "scans"\n').config.data.to_dict()["path"] == "h/scans"
     Path("h/mine.py").write_text("def toy(): return [[1.0], [2.0]] * 9, [0, 1] * 9\n")
+    take_over("h/mine.py:toy")
     assert load_data(setup_of('data = "mine.py:toy"\n').config).classes == 2
     schema = setup_of('data = "a.csv"\ndata.schema = "s.toml"\n').config.data.to_dict()["schema"]
     assert schema == "h/s.toml"
@@ -146,6 +148,7 @@ def test_hospitals_with_another_order_of_columns_holes_and_a_class_less_learn_to
         'data.schema = "schema.toml"',
         'strategy = "gossip"',
         "strategy.k = 2",
+        'stages = "none"',
         "model.hidden = 8",
         "rounds = 4",
         "train.lr = 0.1",
@@ -160,7 +163,7 @@ def test_hospitals_with_another_order_of_columns_holes_and_a_class_less_learn_to
         (folder / "schema.toml").write_text(Path("schema.toml").read_text())
         assert read_setup(folder).who.name == name
     with running(*peers.values()) as processes:
-        outputs = [process.communicate(timeout=120)[0] for process in processes]
+        outputs = [process.communicate(timeout=900)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], outputs
     for name, output in zip(peers, outputs, strict=True):
         assert re.search(r"the median of the training examples: 'u' [12] of [48]0", output)

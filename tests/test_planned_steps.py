@@ -9,6 +9,7 @@ import torch
 
 import amity
 from amity.config import Config
+from amity.data.target import Target
 from amity.errors import ConfigError
 from amity.learn.optimisers.adamw import AdamW
 from amity.learn.schedules.cosine import CosineDecay
@@ -26,7 +27,7 @@ def planned(changes: str, **layers: Any) -> Config:
 
 
 def test_a_planned_rate_keeps_the_optimiser_and_follows_the_schedule() -> None:
-    recipe = make_learner(planned(LATER), (8, 8), 10).recipe
+    recipe = make_learner(planned(LATER), (8, 8), Target(10)).recipe
     for round, rate in enumerate([0.004, 0.004, 0.001, 0.001]):
         now = recipe.at(round)
         assert (now.lr, now.optimiser, now.schedule) == (rate, AdamW(), CosineDecay(floor=0.5))

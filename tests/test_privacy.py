@@ -8,6 +8,7 @@ import math
 import statistics
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import amity
 from amity.config import resolve
 from amity.core import Share
 from amity.data.samples import Samples
+from amity.data.target import Target
 from amity.errors import ConfigError
 from amity.files import dump
 from amity.lab.comparison import read_comparison
@@ -41,10 +43,13 @@ from amity.peer.privacy import (
     statement,
     uncovered,
 )
+from amity.tasks.classify import Classify
 from tests.conftest import EVERY_METHOD, simulate, tiny
 from tests.test_every_strategy import check
 from tests.test_learn import samples
 from tests.test_stacked import conv, mlp
+
+cross_entropies = partial(Classify().losses, target=Target(3))
 
 
 def residual() -> nn.Module:
@@ -93,8 +98,8 @@ def test_the_fast_sum_of_clipped_gradients_is_that_of_a_loop(make: Any, clip: fl
         for name, g in zip(trained, grads, strict=True):
             expected[name] += g * (min(1.0, clip / float(norm)) if clip else 1.0)
     fast, plain = (
-        by_layers(module, trained, module, x, y, clip),
-        by_functions(module, trained, x, y, clip),
+        by_layers(module, trained, module, cross_entropies, x, y, clip),
+        by_functions(module, trained, cross_entropies, x, y, clip),
     )
     assert fast is not None
     for found, losses in (fast, plain):
@@ -155,8 +160,11 @@ def test_modules_that_the_fast_way_does_not_know_are_left_to_the_plain_one(make:
     torch.manual_seed(0)
     module = make()
     x, y = torch.randn(4, 1, 4, 4), torch.tensor([0, 1, 2, 0])
-    assert by_layers(module, dict(module.named_parameters()), module, x, y, 1.0) is None
-    total, _ = by_functions(module, dict(module.named_parameters()), x, y, 0.0)
+    assert (
+        by_layers(module, dict(module.named_parameters()), module, cross_entropies, x, y, 1.0)
+        is None
+    )
+    total, _ = by_functions(module, dict(module.named_parameters()), cross_entropies, x, y, 0.0)
     mean = torch.autograd.grad(F.cross_entropy(module(x), y), list(module.parameters()))
     for g, (name, _) in zip(mean, module.named_parameters(), strict=True):
         torch.testing.assert_close(total[name] / 4, g)

@@ -21,6 +21,7 @@ from amity.records import (
     Record,
     RoundRecord,
     TimingRecord,
+    WhyRecord,
     table_of,
 )
 from amity.store import read_records
@@ -31,6 +32,7 @@ KINDS = {
     "rounds.jsonl": RoundRecord,
     "edges.jsonl": EdgeRecord,
     "timings.jsonl": TimingRecord,
+    "why.jsonl": WhyRecord,
 }
 
 

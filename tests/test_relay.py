@@ -129,7 +129,7 @@ def told(swarm: Swarm, name: str, *events: str) -> list[dict[str, Any]]:
     ]
 
 
-def until(what: Callable[[], object], seconds: float = 20) -> None:
+def until(what: Callable[[], object], seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, "waited in vain"

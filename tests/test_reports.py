@@ -34,6 +34,7 @@ from amity.show.story import Story
 from amity.show.tried import Tried, Tries
 from amity.store import read_commands
 from amity.store.commands import typed
+from amity.tasks import ACCURACY
 from amity.topology import peer_names
 from tests.conftest import Call, simulate, tiny
 
@@ -65,7 +66,9 @@ def scored(values: dict[str, list[float]], reference: str = "oracle") -> Story:
     def result(label: str, seed: int, accuracy: float) -> Any:
         strategy = tiny(strategy=reference if label == reference else "gossip").strategy
         return SimpleNamespace(
-            config=SimpleNamespace(seed=seed, strategy=strategy), accuracy=accuracy
+            config=SimpleNamespace(seed=seed, strategy=strategy, metric=ACCURACY),
+            accuracy=accuracy,
+            score=accuracy,
         )
 
     return Story(
@@ -162,7 +165,7 @@ def test_the_counts_of_every_class_are_those_of_the_model_on_the_test_examples()
         (model,) = simulation.shard.final_models((name,), 0)
         y = peer.data.test.pixels.y[peer.data.test.index]
         x = [peer.data.test.pixels.batch(peer.data.test.index)[0]]
-        guess = simulation.shard.world.learner.probabilities(model, x[0]).argmax(1)
+        guess = simulation.shard.world.learner.answers(model, x[0]).argmax(1)
         want = {
             str(c): [int(((guess == c) & (y == c)).sum()), int((y == c).sum())]
             for c in sorted(set(y.tolist()))

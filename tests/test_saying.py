@@ -197,7 +197,7 @@ def test_words_altered_on_the_way_are_refused_counted_and_left_out(tmp_path: Pat
 
     swarm = play(tmp_path / "net", flip, strategy={"name": "ifca", "clusters": 2})
     for name in ("peer-00", "peer-02"):
-        assert log(swarm, name, "refused")["peer-01", "wrong hash"] == 3
+        assert log(swarm, name, "refused")["peer-01", "bad seal"] == 3
         assert log(swarm, name, "missing") == {}
     assert log(swarm, "peer-01", "refused") == {}
 

@@ -13,7 +13,7 @@ from amity.net.ops.swarm import Swarm
 from amity.records import PeerRecord
 from amity.store import commits
 from tests.conftest import tiny
-from tests.hub import Hub
+from tests.hub import Hub, seal_nothing
 from tests.test_node import made, together
 from tests.test_parity import CALM, swarm_of
 
@@ -74,7 +74,10 @@ def test_a_shadow_may_train_more_seldom_and_survives_a_resume(tmp_path: Path) ->
     assert [bool(passes) for passes in by_round] == [True, False] * 3
 
 
-def test_a_real_peer_has_the_simulators_shadow_and_none_of_it_is_ever_sent(tmp_path: Path) -> None:
+def test_a_real_peer_has_the_simulators_shadow_and_none_of_it_is_ever_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seal_nothing(monkeypatch)
     layers = GOSSIP | {"engine": ONE, "eval": {"shadow": 1}}
     simulated = run(tiny(**layers), tmp_path / "simulated")
     kept: list[bytes] = []

@@ -352,6 +352,18 @@ def test_a_file_in_another_encoding_or_of_lists_is_refused() -> None:
         load(None, ["data=t.parquet"]).data.instance.load()
 
 
+def test_columns_in_another_order_than_in_the_schema_file_are_told_and_found_by_name() -> None:
+    frame = pd.DataFrame({"b": range(8), "label": [0, 1] * 4, "a": range(10, 18)})
+    frame.to_csv("t.csv", index=False)
+    Path("s.toml").write_text(
+        'classes = ["0", "1"]\nlabel = "label"\n[[column]]\nname = "a"\n[[column]]\nname = "b"\n'
+    )
+    found = load(None, ["data=t.csv", "data.schema=s.toml"]).data.instance.load()
+    assert found.pixels.x[0].tolist() == [10.0, 0.0]
+    said = "columns stand in another order than in s.toml ('b' where 'a' is there)"
+    assert any(said in note for note in found.notes)
+
+
 # -- scaling
 
 
@@ -365,12 +377,14 @@ def test_inputs_are_scaled_by_the_training_examples_or_not_at_all_and_it_is_said
     part, _ = usual.pixels.batch(torch.from_numpy(usual.train))
     assert torch.allclose(part.mean(0), torch.zeros(4), atol=1e-5)
     assert usual.notes == (
+        "whole numbers are taken for columns of a table; data.kind=tokens takes them for ids of"
+        " tokens",
         "whole numbers become floats and are scaled to mean 0 and deviation 1, by the statistics of"
         f" the {len(usual.train)} training examples here; data.scale=none leaves them as they are",
     )
     every, _ = plain.pixels.batch(torch.arange(100))
     assert every.tolist() == x.tolist()
-    assert plain.notes == ("whole numbers become floats and are not scaled",)
+    assert plain.notes[1:] == ("whole numbers become floats and are not scaled",)
     assert "data.scale=standard here and none there" in usual.schema.difference(plain.schema)
     np.savez("mine.npz", x=x + 2**25, y=np.arange(100) % 2)
     rounded = load(None, ["data=mine.npz", "data.scale=none"]).data.instance.load()

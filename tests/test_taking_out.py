@@ -90,7 +90,7 @@ def test_a_hospital_takes_its_model_out_with_its_own_classes_and_uses_it(
     code, _, err = call("export a")
     assert (code, err) == (2, "amity: a: has finished no round yet; `amity peer run a` does\n")
     with running(*peers.values()) as processes:
-        outputs = [process.communicate(timeout=90)[0] for process in processes]
+        outputs = [process.communicate(timeout=900)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
     code, out, err = call("export a")
     assert (code, out) == (0, "a/export: best.safetensors, last.safetensors, MODEL.md\n")
@@ -123,7 +123,7 @@ def test_the_data_is_found_from_any_folder(
         run = {"data": "own.npz", "strategy": "gossip", "rounds": 1, "train": {"epochs": 1}}
         configure(folder, run=run)
     with running(Path("a"), Path("b")) as processes:
-        outputs = [process.communicate(timeout=90)[0] for process in processes]
+        outputs = [process.communicate(timeout=900)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
     (elsewhere,) = export("a", out=Path("m"))
     monkeypatch.chdir(tmp_path / "a")

@@ -47,4 +47,4 @@ def test_a_swarm_is_the_same_live_and_afterwards(call: Call) -> None:
     live, after = (readers.tensorboard(Path(place)) for place in ("live", "after"))
     assert len(live) == 3
     assert {key: after[key] for key in live} == live
-    assert set(after) - set(live) == {("sw", "gossip seed 0")}
+    assert set(after) - set(live) == {("sw", "gossip_normclip seed 0")}

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from amity.lab.comparison import Comparison
     from amity.lab.export import export
     from amity.lab.figures import export_figures
+    from amity.lab.matrix import matrix
     from amity.lab.result import Result
     from amity.lab.run import resume, run
     from amity.lab.swarm import swarm
@@ -107,6 +108,7 @@ RUNNING = {
     "amity.lab.result": ("Result",),
     "amity.lab.comparison": ("Comparison",),
     "amity.lab.export": ("export",),
+    "amity.lab.matrix": ("matrix",),
     "amity.use.prediction": ("predict",),
     "amity.lab.figures": ("export_figures",),
     "amity.config": ("Config", "load"),
@@ -232,6 +234,7 @@ __all__ = [
     "export",
     "export_figures",
     "load",
+    "matrix",
     "partitions",
     "predict",
     "resume",

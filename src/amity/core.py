@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from amity.peer.proxy import CardSpec
 
 PeerId = str
+"""The name of a peer."""
+
 START: Final[PeerId] = "<start>"
 """Key of a row, and of asks that measure models: my own model as it was before this round's
 training."""
@@ -137,9 +139,13 @@ class Decision:
     """A few finite numbers by name that whoever asks `Said()` may have in the next round."""
     head: Row | None = None
     """A row of its own for the head of the model; None: the head goes with the rest."""
+    why: Mapping[str, Mapping[PeerId, float]] = field(default_factory=dict)
+    """What was learnt about others on the way, by fact and peer. The runtime fills it in; only the
+    records read it."""
 
 
 Plan = Generator[Ask, Answers, Decision]
+"""What `decide` is: it yields asks, is sent their answers, and returns a decision."""
 
 
 class Strategy(Protocol):
@@ -298,6 +304,9 @@ class Method(Protocol):
         def train(self, state, theta, ctx):
             fitted = yield Fit(theta, ctx.epochs)
             return state, fitted.theta, Stats(fitted.loss)
+
+    One that keeps the head and shares the body says so by a class variable, `splits:
+    ClassVar[bool] = True`: then a model is refused of which one of the two is frozen.
     """
 
     def init(self, theta: torch.Tensor, ctx: Context) -> State:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,8 @@ class Difference:
     mean: float
     half: float | None
     seeds: int
+    fine: bool = False
+    """Whether these are no points but numbers of any size, shown with three figures."""
 
     @property
     def sign(self) -> int:
@@ -28,10 +30,12 @@ class Difference:
         )
 
     def __neg__(self) -> Difference:
-        return Difference(-self.mean, self.half, self.seeds)
+        return replace(self, mean=-self.mean)
 
     def __str__(self) -> str:
-        return f"{self.mean:+.1f}" + ("" if self.half is None else f" ± {self.half:.1f}")
+        form = ".3g" if self.fine else ".1f"
+        half = "" if self.half is None else f" ± {self.half:{form}}"
+        return f"{self.mean:+{form}}{half}"
 
 
 def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference | None:

@@ -118,6 +118,8 @@ What = Literal[
     "differs",
     "waits",
     "goes on",
+    "slow",
+    "costs time",
 ]
 
 

@@ -76,14 +76,14 @@ class Scores:
     by_class: Mapping[str, Sequence[int]] | None = _told(
         "examples", "test examples of each class that occurs, by its number: [right, all]"
     )
-    test_loss: float | None = _told("nats", "mean cross-entropy of that model")
+    test_loss: float | None = _told("nats", "mean loss of that model (of classes: cross-entropy)")
     accuracy_local: float | None = _told("fraction", "test accuracy after training, before mixing")
     accuracy_mixed: float | None = _told("fraction", "test accuracy after mixing")
     accuracy_validation: float | None = _told(
         "fraction", "accuracy of the method's own model on the validation examples"
     )
     loss_validation: float | None = _told(
-        "nats", "mean cross-entropy there; only in runs that may end early"
+        "nats", "mean loss there; only in runs that may end early"
     )
     accuracy_alone: float | None = _told(
         "fraction", "test accuracy of a shadow that learns from nobody (`eval.shadow`)"
@@ -91,6 +91,33 @@ class Scores:
     accuracy_start: float | None = _told(
         "fraction", "test accuracy of the untrained model; only in the first round"
     )
+    score: float | None = _told(
+        "task's", "where another metric leads than accuracy: that, of the method's own model"
+    )
+    score_local: float | None = _told("task's", "the same after training, before mixing")
+    score_mixed: float | None = _told("task's", "the same after mixing")
+    score_validation: float | None = _told("task's", "the same on the validation examples")
+    score_alone: float | None = _told("task's", "the same of a shadow that learns from nobody")
+    score_start: float | None = _told(
+        "task's", "the same of the untrained model; only in the first round"
+    )
+    metrics: Mapping[str, float] | None = _told(
+        "task's", "further metrics of the method's own model, by name"
+    )
+
+    def lead(self, of: str = "") -> float | None:
+        """The metric that leads: of the method's own model, or with `of` = `local`, `mixed`,
+        `validation`, `alone` or `start` of another."""
+        end = f"_{of}" if of else ""
+        score: float | None = getattr(self, f"score{end}")
+        accuracy: float | None = getattr(self, f"accuracy{end}")
+        return accuracy if score is None else score
+
+    def beside(self, alone: float | None) -> Self:
+        """With the leading metric of a shadow."""
+        if self.score is None:
+            return dataclasses.replace(self, accuracy_alone=alone)
+        return dataclasses.replace(self, score_alone=alone)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +187,9 @@ class RoundRecord(Record):
     round: int = _told("number", "which round, counted from 0", default=NEEDED)
     taken: float = _told("peers", "neighbours taken, mean over peers", default=0.0)
     accuracy: float | None = _told("fraction", "test accuracy, mean over honest peers")
+    score: float | None = _told(
+        "task's", "where another metric leads than accuracy: that, mean over honest peers"
+    )
     precision: float | None = _told("fraction", "share of true friends among those taken")
     recall: float | None = _told("fraction", "share of true friends in reach that were taken")
     base_rate: float | None = _told("fraction", "share of true friends among all in reach")
@@ -182,6 +212,14 @@ class RoundRecord(Record):
     stopped: int | None = _told("peers", "peers whose privacy budget is spent")
     epsilon: float | None = _told("ε", "the largest ε of all peers", null=math.inf)
     reported: int | None = _told("peers", "peers that finished the round (real peers)")
+    ready: int | None = _told("peers", "peers that took part; others were at work (topology.speed)")
+    clock: float | None = _told(
+        "trainings", "time at its end, in trainings of a peer of speed 1 (topology.speed)"
+    )
+
+    def lead(self) -> float | None:
+        """The metric that leads, mean over honest peers."""
+        return self.accuracy if self.score is None else self.score
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +246,17 @@ class TimingRecord(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WhyRecord(Record):
+    """What a peer learnt about others while it decided: a line of why.jsonl."""
+
+    round: int = _told("number", "which round, counted from 0", default=NEEDED)
+    peer: str = _told("name", "who decided", default=NEEDED)
+    facts: Mapping[str, Mapping[PeerId, float]] = _told(
+        "of the fact", "by fact (likeness, loss, ...) and peer: what it knew", default=NEEDED
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """What one round yields: a record and a row of every peer, a record of the whole network, and
     the seconds that each phase took."""
@@ -217,6 +266,8 @@ class Report:
     rows: Mapping[PeerId, Row]
     network: RoundRecord
     seconds: Mapping[str, float]
+    why: Mapping[PeerId, Mapping[str, Mapping[PeerId, float]]] = field(default_factory=dict)
+    """What each peer learnt about others while it decided, by fact and peer."""
 
 
 def table_of(record: type[Record]) -> str:

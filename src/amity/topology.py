@@ -4,7 +4,9 @@ messages."""
 from __future__ import annotations
 
 import csv
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Protocol
 
@@ -14,6 +16,7 @@ from pydantic import Field
 from amity.core import PeerId
 from amity.errors import TopologyError
 from amity.lazy import networkx as nx
+from amity.pace import Pace, speeds
 from amity.registry import Registry
 from amity.rng import rng
 
@@ -131,6 +134,38 @@ class Exponential:
         return graph
 
 
+@topologies.register("discover")
+@dataclass(frozen=True)
+class Discover:
+    """Everyone begins with a few random peers and finds the most similar of all, by exchanging
+    cards with one of those it knows in every round: docs/DISCOVERY.md."""
+
+    view: Annotated[int, Field(ge=1)] = 20
+    """Neighbours that are kept because they are similar."""
+    random: Annotated[int, Field(ge=0)] = 5
+    """Neighbours at random, besides: liars take them over more slowly than the view."""
+    cards: Annotated[int, Field(ge=1)] = 8
+    """Cards that one hands to another in an exchange, at most."""
+    passed: Annotated[int, Field(ge=0)] = 2
+    """How many of them are random members; the rest are the most similar to whom they go to."""
+    answers: Annotated[int, Field(ge=1)] = 3
+    """Exchanges that a peer answers in a round, at most."""
+
+    def __post_init__(self) -> None:
+        if self.passed > self.random or self.passed >= self.cards:
+            raise ValueError(
+                f"passed should be at most random={self.random} and below cards={self.cards},"
+                f" got {self.passed}"
+            )
+
+    def draw(self, names: tuple[PeerId, ...], rng: np.random.Generator) -> nx.Graph[int]:
+        """Whom everyone knows at first."""
+        peers = len(names)
+        k = min(self.view, peers - 1)
+        k -= k * peers % 2
+        return nx.random_regular_graph(k, peers, seed=_seed(rng)) if k else nx.path_graph(peers)
+
+
 @topologies.register("file")
 @dataclass(frozen=True)
 class EdgeFile:
@@ -207,6 +242,8 @@ class Network:
     trace: str = ""
     drop: float = 0.0
     """Probability that an answer is lost."""
+    speed: str = ""
+    """How fast peers are; empty: all alike."""
 
     _drawn: dict[int, nx.Graph[int]] = field(default_factory=dict, repr=False, compare=False)
     _traced: dict[tuple[PeerId, int], bool] = field(default_factory=dict, repr=False, compare=False)
@@ -224,6 +261,15 @@ class Network:
             self._drawn[era] = self.topology.draw(self.names, rng(self.seed, "topology", era))
         return self._drawn[era]
 
+    @cached_property
+    def pace(self) -> Pace | None:
+        """Who is ready when; None: everyone, always."""
+        return Pace(speeds(self.speed, self.names, self.seed)) if self.speed else None
+
+    def ready(self, round: int) -> Collection[PeerId]:
+        """Who takes part in a round; the others are still at work."""
+        return self.names if self.pace is None else self.pace.tick(round).ready
+
     def is_online(self, round: int) -> dict[PeerId, bool]:
         if self.trace:
             return {name: self._traced.get((name, round), True) for name in self.names}
@@ -234,7 +280,8 @@ class Network:
 
     def neighbours(self, round: int, everyone: bool = False) -> dict[PeerId, tuple[PeerId, ...]]:
         """B_i of every peer, sorted; with `everyone` the graph is ignored."""
-        here = self.is_online(round)
+        ready = frozenset(self.ready(round))
+        here = {name: online and name in ready for name, online in self.is_online(round).items()}
         if everyone:
             awake = tuple(name for name in self.names if here[name])
             return {me: tuple(j for j in awake if j != me) if here[me] else () for me in self.names}

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from amity.bench.plain import PlainLoop
@@ -151,12 +150,13 @@ def engine_timing(config: Config) -> Timing:
 def flops_per_sample(config: Config) -> float:
     """Multiplications and additions of forward and backward, for one example."""
     dataset = load_data(config)
-    learner = make_learner(config, dataset.shape, dataset.classes)
+    learner = make_learner(config, dataset.shape, dataset.target)
     x, y = dataset.pixels.batch(torch.arange(8))
     for parameter in learner.module.parameters():
         parameter.requires_grad_(True)
     with FlopCounterMode(display=False) as counter:
-        torch.autograd.backward(F.cross_entropy(learner.module(x), y))
+        loss = learner.task.loss(learner.module(x), y, learner.target)
+        torch.autograd.backward(loss)
     return float(counter.get_total_flops()) / len(x)
 
 

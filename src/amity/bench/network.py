@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import secrets
 import statistics
 import tempfile
 import threading
@@ -28,8 +29,10 @@ from amity.net.node import Node
 from amity.net.online import Online
 from amity.net.ops.swarm import Swarm
 from amity.net.options import Net
+from amity.net.sealed.boxes import KEY, lock, unlock
 from amity.net.setup import read_setup
-from amity.store import read_lines
+from amity.records import PeerRecord
+from amity.store import read_lines, read_records
 
 PEERS = 4
 PHASES = ("train", "wait", "select", "mix", "store")
@@ -50,6 +53,10 @@ class Networked:
     it, evaluation is not. Whether answering others slows training itself shows beside `local`,
     which moves no models."""
     model_mb: float = 0.0
+    received_mb: float = 0.0
+    """Of a peer in a round: bodies, as the books have them."""
+    sealing_ms: float = 0.0
+    """To seal a model and to open it again, both ends together, in parts as it travels."""
     asks: int = 0
     p50_ms: float | None = None
     p95_ms: float | None = None
@@ -82,12 +89,16 @@ def measure_network(say: Say) -> list[Networked]:
         for strategy in ("local", "gossip", "afind+"):
             say(f"{PEERS} peers, {strategy}: rounds with training")
             rows.append(_rounds(Path(scratch) / strategy, bench_config(strategy)))
+        say(f"{PEERS} peers, gossip in masked sums: rounds with training")
+        config = bench_config("gossip")
+        rows.append(_rounds(Path(scratch) / "masked", config, masked=True))
         say(f"{PEERS} peers: asks while models move")
         return [*rows, _moving(Path(scratch) / "moving", bench_config("gossip", 64))]
 
 
-def _rounds(out: Path, config: Config) -> Networked:
-    swarm = Swarm(out, config, Net(gather=60, deadline=120, patience=60))
+def _rounds(out: Path, config: Config, masked: bool = False) -> Networked:
+    net = Net(gather=60, deadline=120, patience=60, masked=masked)
+    swarm = Swarm(out, config, net)
     swarm.lay_out()
     swarm.start()
     try:
@@ -110,9 +121,33 @@ def _rounds(out: Path, config: Config) -> Networked:
             )
     seconds = {phase: statistics.median(r[phase] for r in rounds) for phase in PHASES}
     overhead = statistics.median((r["period"] - r["train"]) / r["train"] for r in rounds)
+    model_mb = _megabytes(swarm)
     return Networked(
-        strategy=config.label, seconds=seconds, overhead=overhead, model_mb=_megabytes(swarm)
+        strategy=f"{config.label}, masked" if masked else config.label,
+        seconds=seconds,
+        overhead=overhead,
+        model_mb=model_mb,
+        received_mb=statistics.median(_received(swarm)) / 1e6,
+        sealing_ms=1000 * _sealing(round(1e6 * model_mb), net.chunk),
     )
+
+
+def _received(swarm: Swarm) -> list[int]:
+    """Bytes by peer and round, the first round left out."""
+    states = [swarm.folder(name) / "state" for name in swarm.names]
+    records = [one for state in states for one in read_records(state / "metrics.jsonl", PeerRecord)]
+    return [one.received for one in records if one.round > 0]
+
+
+def _sealing(size: int, chunk: int, repeats: int = 5) -> float:
+    """Seconds to seal so many bytes in parts, and to open them again; the median of some times."""
+    key, part, took = secrets.token_bytes(KEY), secrets.token_bytes(chunk), list[float]()
+    for _ in range(repeats):
+        began = time.perf_counter()
+        for _ in range(-(-size // chunk)):
+            unlock(key, lock(key, part, "bench"), "bench")
+        took.append(time.perf_counter() - began)
+    return statistics.median(took)
 
 
 def _megabytes(swarm: Swarm) -> float:

@@ -8,7 +8,7 @@ tests. It knows nothing of the engine but where the data lies and how randomness
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -47,6 +47,38 @@ def _as_torch(options: Mapping[str, Any]) -> dict[str, Any]:
 OPTIMISERS = {"sgd": _sgd, "adam": _adam, "adamw": _adamw}
 
 
+ERRORS: Mapping[str, Callable[..., torch.Tensor]] = {
+    "mse": F.mse_loss,
+    "mae": F.l1_loss,
+    "huber": F.huber_loss,
+}
+
+
+def _classify(z: torch.Tensor, y: torch.Tensor, options: Mapping[str, Any]) -> torch.Tensor:
+    return F.cross_entropy(z, y, label_smoothing=options.get("smoothing", 0.0))
+
+
+def _multilabel(z: torch.Tensor, y: torch.Tensor, options: Mapping[str, Any]) -> torch.Tensor:
+    return F.binary_cross_entropy_with_logits(z, y)
+
+
+def _regress(z: torch.Tensor, y: torch.Tensor, options: Mapping[str, Any]) -> torch.Tensor:
+    return ERRORS[options["error"]](z, y)
+
+
+def _tokens(z: torch.Tensor, y: torch.Tensor, options: Mapping[str, Any]) -> torch.Tensor:
+    """Sequences of one length."""
+    return F.cross_entropy(z.flatten(0, -2), y.flatten(), ignore_index=0)
+
+
+LOSSES = {
+    "classify": _classify,
+    "multilabel": _multilabel,
+    "regress": _regress,
+    "tokens": _tokens,
+}
+
+
 class PlainLoop:
     """All peers' state dicts, and a round of local training for each."""
 
@@ -54,20 +86,17 @@ class PlainLoop:
         self.config = config
         self.names = peer_names(config.peers)
         torch.manual_seed(int(rng(config.seed, "model").integers(2**62)))
-        self.model = as_usual(config.model.instance.build(dataset.shape, dataset.classes))
+        self.model = as_usual(config.model.instance.build(dataset.shape, dataset.target.size))
         initial = {key: value.clone() for key, value in self.model.state_dict().items()}
         self.states: dict[PeerId, StateDict] = dict.fromkeys(self.names, initial)
         self.data: dict[PeerId, tuple[torch.Tensor, torch.Tensor]] = {}
         for name, data in deal_out(config, dataset, self.names).items():
             pixels, index = data.train.pixels, data.train.index
-            self.data[name] = (
-                (pixels.x[index].float() - pixels.mean) / pixels.std,
-                pixels.y[index],
-            )
+            self.data[name] = pixels.batch(index)
 
     def train(self, name: PeerId, round: int) -> StateDict:
         """Local training of one peer."""
-        train, (x, y) = self.config.train, self.data[name]
+        train, task, (x, y) = self.config.train, self.config.task, self.data[name]
         self.model.load_state_dict(self.states[name])
         self.model.train()
         optimiser = OPTIMISERS[self.config.optimiser.name](
@@ -79,7 +108,7 @@ class PlainLoop:
             order = torch.from_numpy(draw.permutation(len(y)))
             for batch in torch.split(order, train.batch):
                 optimiser.zero_grad()
-                loss = F.cross_entropy(self.model(x[batch]), y[batch])
+                loss = LOSSES[task.name](self.model(x[batch]), y[batch], task.options)
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
         return {key: value.clone() for key, value in self.model.state_dict().items()}

@@ -80,7 +80,7 @@ def _scaled(peers: int, small: bool) -> ScaleRow:
     config = scale_config(peers, small)
     timing = engine_timing(config)
     dataset = load_data(config)
-    size = make_learner(config, dataset.shape, dataset.classes).layout.size
+    size = make_learner(config, dataset.shape, dataset.target).layout.size
     matrix, data = peers * size * 4 / 1e6, dataset.pixels.x.numel() / 1e6
     name = config.model.name
     return ScaleRow(

@@ -11,6 +11,8 @@ from typing import Any
 from amity.config import Config, resolve
 from amity.lab.compare import parse_spec
 
+SGD = {"lr": 0.05, "momentum": 0.0}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
@@ -28,6 +30,8 @@ class Workload:
     hidden: int = 0
     classes: int = 10
     """Classes that a peer holds, of 10."""
+    optimiser: str = ""
+    """With its own learning rate and options; empty: SGD without momentum."""
 
     @property
     def steps(self) -> int:
@@ -60,8 +64,7 @@ class Workload:
             "peers": self.peers,
             "rounds": self.rounds + 1,
             "train": {
-                "lr": 0.05,
-                "momentum": 0.0,
+                **({"optimiser": self.optimiser} if self.optimiser else SGD),
                 "batch": self.batch,
                 "epochs": self.epochs,
                 "precision": precision,

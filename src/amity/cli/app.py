@@ -19,13 +19,16 @@ from amity.cli import lab
 from amity.cli.bench import bench
 from amity.cli.ca import app as ca_app
 from amity.cli.data import app as data_app
+from amity.cli.discovery import discovery
 from amity.cli.figures import export_figures
+from amity.cli.matrix import matrix
 from amity.cli.peer import app as peer_app
 from amity.cli.peer import relay
 from amity.cli.reproduce import reproduce
 from amity.cli.swarm import swarm
 from amity.cli.track import track
 from amity.cli.use import export, predict, serve
+from amity.cli.watch import watch
 from amity.console import complain, out_console
 from amity.errors import AmityError, brief
 
@@ -46,7 +49,9 @@ app.command()(lab.compare)
 app.command()(lab.sweep)
 app.command()(reproduce)
 app.command()(lab.report)
+app.command()(matrix)
 app.command("export-figures")(export_figures)
+app.command()(watch)
 app.command()(track)
 app.command()(export)
 app.command()(predict)
@@ -58,6 +63,7 @@ app.add_typer(ca_app, name="ca")
 app.add_typer(data_app, name="data")
 app.command("list")(lab.list_entries)
 app.command()(bench)
+app.command()(discovery)
 
 
 ClickException = typer.BadParameter.__mro__[2]

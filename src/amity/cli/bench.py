@@ -36,6 +36,9 @@ def bench(
     peers: Annotated[
         bool, typer.Option("--peers", help="What the network adds, with four real peers, instead.")
     ] = False,
+    frozen: Annotated[
+        bool, typer.Option("--frozen", help="What it saves to compute a frozen body once, instead.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Where the table and the figure go.")] = None,
 ) -> None:
     """Measure the engine beside the plain PyTorch loop and the machine's matrix products, in one
@@ -52,6 +55,8 @@ def bench(
         _network(folder, as_json)
     elif scale:
         _scale(folder, as_json)
+    elif frozen:
+        _frozen(folder, as_json)
     else:
         _engine([known[name] for name in names or known], precision, repeats, folder, as_json)
 
@@ -88,6 +93,30 @@ def _scale(folder: Path, as_json: bool) -> None:
     _tell_figure(_save(folder, rows, "scale"))
 
 
+def _frozen(folder: Path, as_json: bool) -> None:
+    """A trained head on a frozen body: a table, and no figure."""
+    from amity.bench.frozen import measure_frozen
+
+    with err_console.status("measuring") as status:
+        rows = measure_frozen(status.update if err_console.is_terminal else err_console.print)
+    ways = ("plain loop", "body every step", "body once a round", "body kept")
+    columns = ("model", "frozen", "trained", *(f"{way} (s)" for way in ways))
+    table = blank_table((*columns, "x plain loop", "x every step", "x once a round"), (0,))
+    for row in rows:
+        seconds = (row.seconds_plain, row.seconds_steps, row.seconds_rounds, row.seconds_kept)
+        ratios = (row.ratio_to_plain_loop, row.ratio_to_steps, row.ratio_to_rounds)
+        sizes = (f"{row.frozen:,}", f"{row.trained:,}")
+        times = (f"{t:.3g}" for t in seconds)
+        table.add_row(row.model, *sizes, *times, *(f"{ratio:.1f}" for ratio in ratios))
+    if as_json:
+        _write_json(rows)
+    else:
+        out_console.print(table)
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = "".join(json.dumps(_plain(row)) + "\n" for row in rows)
+    write_atomically(folder / "bench.jsonl", lines.encode())
+
+
 def _write_json(rows: Sequence[Any]) -> None:
     out_console.file.write("".join(json.dumps(_plain(row)) + "\n" for row in rows))
     out_console.file.flush()
@@ -109,6 +138,8 @@ def _network(folder: Path, as_json: bool) -> None:
         "four peers on loopback",
         *(f"{phase} (s)" for phase in PHASES),
         "network adds",
+        "received (MB)",
+        "sealing (ms)",
         "p50 (ms)",
         "p95 (ms)",
         "MB/s",
@@ -116,10 +147,8 @@ def _network(folder: Path, as_json: bool) -> None:
     table = blank_table(columns)
     for row in rows:
         phases = [f"{row.seconds[phase]:.3g}" if row.seconds else "" for phase in PHASES]
-        asks = [
-            f"{value:.3g}" if value is not None else ""
-            for value in (row.p50_ms, row.p95_ms, row.moved_mb_s)
-        ]
+        numbers = (row.received_mb, row.sealing_ms, row.p50_ms, row.p95_ms, row.moved_mb_s)
+        asks = [f"{value:.3g}" if value else "" for value in numbers]
         table.add_row(
             row.strategy, *phases, f"{100 * row.overhead:.0f} %" if row.seconds else "", *asks
         )

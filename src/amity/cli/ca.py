@@ -22,6 +22,7 @@ RequestFile = Annotated[
     Path,
     typer.Argument(metavar="REQUEST.pem", help="What a peer sent: its name, hosts and public key."),
 ]
+MemberName = Annotated[str, typer.Argument(metavar="NAME", help="Who shall be none any more.")]
 
 
 def _days(values: dict[str, str], default: float) -> float:
@@ -79,6 +80,39 @@ def sign(folder: Folder, request: RequestFile, words: Keys = None) -> None:
     say(f"fingerprint: {fingerprint}")
     say("in roster.toml, with the port on which it listens:\n")
     say(_entry(values["name"], hosts[0], fingerprint))
+
+
+@app.command("revoke")
+def revoke(folder: Folder, name: MemberName, words: Keys = None) -> None:
+    """Take a member out of the network: a signed list that members pass on. Own keys:
+    roster=FILE (which tells its key and the network), or fingerprint= and network=."""
+    from amity.config import only
+
+    with needs_peers():
+        from amity.net.trust.certs import CA_KEY
+        from amity.net.trust.identity import CA, load_key
+        from amity.net.trust.revoked import REVOKED
+        from amity.net.trust.revoked import revoke as put_down
+        from amity.net.trust.roster import Roster
+    values = only(words or [], "roster", "fingerprint", "network")
+    if "roster" in values:
+        roster = Roster.load(Path(values["roster"]))
+        values |= {"fingerprint": roster.find(name).fingerprint, "network": roster.network}
+    for key in ("fingerprint", "network"):
+        if not values.get(key):
+            raise ConfigError(f"{key}: is missing; give roster=FILE, or fingerprint= and network=")
+    found = put_down(
+        folder / REVOKED,
+        load_key(folder / CA_KEY),
+        folder / CA,
+        network=values["network"],
+        name=name,
+        fingerprint=values["fingerprint"],
+    )
+    revoked = ", ".join(sorted(found.keys.values()))
+    say(f"list:    {folder / REVOKED}, number {found.number}: {revoked}")
+    say("put it beside peer.toml at any member that runs: it tells the others, and all refuse")
+    say(f"{name} from then on, also after a restart. Keep the list: the next one goes on from it")
 
 
 def _entry(name: str, host: str, fingerprint: str) -> str:

@@ -65,7 +65,7 @@ def list_datasets() -> None:
 @app.command("get")
 def get_dataset(name: Name, words: Keys = None) -> None:
     """Download a dataset: checked, resumable. Own keys: dir=FOLDER (default AMITY_DATA or the
-    cache), mirror=URL."""
+    cache), mirror=URL (a folder of the files, or an index of packages: .../simple)."""
     from rich.progress import (
         BarColumn,
         DownloadColumn,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from amity.cli.common import Keys, Where, Words, say_data, sinks_of
+from amity.cli.common import Keys, Trust, Where, Words, say_data, sinks_of
+from amity.cli.watch import NO_PAGE, LivePage, with_live_page
 from amity.console import complain, say, status
 from amity.errors import ConfigError
 
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
     from amity.lab.worlds import Worlds
 
 
-def run(words: Words = None) -> None:
+@with_live_page
+def run(
+    words: Words = None,
+    trust: Trust = False,
+    page: LivePage = NO_PAGE,
+) -> None:
     """Run one experiment. Own keys: out=DIR sinks=A,B:option=value."""
     from amity.config import load, out_path, split_words
     from amity.lab.reports import write_report
@@ -33,15 +39,17 @@ def run(words: Words = None) -> None:
     from amity.store import RunDir
 
     file, values, mine = split_words(words or [], "out", "sinks")
-    config, sinks = load(file, values), sinks_of(mine, file)
+    config, sinks = load(file, values, trust=trust), sinks_of(mine, file, trust=trust)
     path = out_path(mine) if "out" in mine else new_dir(config.slug)
     choose(sinks)  # mistakes are found before anything else is done
     RunDir.check(path, config)
     _announce([config], 1)
-    show_run(run_config(config, path, sinks), write_report(path))
+    with page.beside([path]):
+        result = run_config(config, path, sinks)
+    show_run(result, write_report(path))
 
 
-def resume(path: Where, words: Keys = None) -> None:
+def resume(path: Where, words: Keys = None, trust: Trust = False) -> None:
     """Go on with a run that was interrupted: the end is bit-identical to an uninterrupted one. With
     rounds=N, go on past its planned end. Own key: sinks=A,B."""
     from amity.config import count
@@ -56,7 +64,8 @@ def resume(path: Where, words: Keys = None) -> None:
     choose(sinks_of(mine, None))  # mistakes are found before anything else is done
     rounds = count(mine, "rounds") if "rounds" in mine else None
     _say_how_far(path, rounds)
-    show_run(resume_run(path, sinks_of(mine, None), rounds), write_report(path))
+    resumed = resume_run(path, sinks_of(mine, None), rounds, trust=trust)
+    show_run(resumed, write_report(path))
 
 
 def _of_resume(words: Sequence[str]) -> dict[str, str]:
@@ -92,12 +101,18 @@ def _say_how_far(path: Path, rounds: int | None) -> None:
         )
 
 
-def compare(words: Words = None) -> None:
+@with_live_page
+def compare(
+    words: Words = None,
+    trust: Trust = False,
+    page: LivePage = NO_PAGE,
+) -> None:
     """Compare strategies, paired by seed. Own keys: strategies=A,B:preset,C:k=5 seeds=0,1,2 out=DIR
     jobs=N sinks=A,B, and shifts=rotate:groups=2,none for several worlds side by side."""
     from amity.config import count, load, out_path, seeds_of, split_list, split_words
     from amity.lab.compare import DEFAULT_STRATEGIES
     from amity.lab.compare import compare as compare_strategies
+    from amity.lab.run import new_dir
     from amity.lab.worlds import compare_worlds
     from amity.show.terminal import show_table, show_worlds
 
@@ -108,26 +123,35 @@ def compare(words: Words = None) -> None:
             raise ConfigError(
                 f"{key}: a comparison names its strategies by strategies=NAME:option=value,..."
             )
-    base, jobs = load(file, values), count(mine, "jobs")
+    base, jobs = load(file, values, trust=trust), count(mine, "jobs")
+    several = "shifts" in mine
+    out = out_path(mine) if "out" in mine else new_dir("worlds" if several else "compare")
     asked = (
         split_list(mine["strategies"]) if "strategies" in mine else DEFAULT_STRATEGIES,
         seeds_of(mine.get("seeds", "0,1,2")),
         base,
-        out_path(mine) if "out" in mine else None,
+        out,
         jobs,
-        sinks_of(mine, file),
+        sinks_of(mine, file, trust=trust),
         _announcing(jobs),
     )
-    if "shifts" in mine:
-        worlds = compare_worlds(split_list(mine["shifts"]), *asked)
+    if several:
+        with page.beside([out]):
+            worlds = compare_worlds(split_list(mine["shifts"]), *asked)
         show_worlds(worlds)
         return _finish(worlds)
-    comparison = compare_strategies(*asked)
+    with page.beside([out]):
+        comparison = compare_strategies(*asked)
     show_table(comparison)
     return _finish(comparison)
 
 
-def sweep(words: Words = None) -> None:
+@with_live_page
+def sweep(
+    words: Words = None,
+    trust: Trust = False,
+    page: LivePage = NO_PAGE,
+) -> None:
     """A grid over any keys: sweep strategies=gossip,afind+ train.lr=0.01,0.1 afind+.tau=0.2,0.5
     budget=4 seeds=0,1 out=DIR. Further own keys: jobs=N sinks=A,B.
 
@@ -136,6 +160,7 @@ def sweep(words: Words = None) -> None:
     grid has.
     """
     from amity.config import SECTIONS, count, load, out_path, seeds_of, split_list, split_words
+    from amity.lab.run import new_dir
     from amity.lab.sweep import sweep as sweep_grid
     from amity.show.terminal import show_sweep
 
@@ -143,19 +168,22 @@ def sweep(words: Words = None) -> None:
     file, values, mine = split_words(words or [], *own)
     names = split_list(mine.get("strategies", SECTIONS["strategy"].default))
     grid = _grid(names, values)
-    base = load(file, {key: value for key, value in values.items() if key not in grid})
+    fixed = {key: value for key, value in values.items() if key not in grid}
+    base = load(file, fixed, trust=trust)
     jobs = count(mine, "jobs")
-    result = sweep_grid(
-        names,
-        grid,
-        seeds_of(mine.get("seeds", "0")),
-        count(mine, "budget"),
-        config=base,
-        out=out_path(mine) if "out" in mine else None,
-        jobs=jobs,
-        sinks=sinks_of(mine, file),
-        before=_announcing(jobs),
-    )
+    out = out_path(mine) if "out" in mine else new_dir("sweep")
+    with page.beside([out]):
+        result = sweep_grid(
+            names,
+            grid,
+            seeds_of(mine.get("seeds", "0")),
+            count(mine, "budget"),
+            config=base,
+            out=out,
+            jobs=jobs,
+            sinks=sinks_of(mine, file, trust=trust),
+            before=_announcing(jobs),
+        )
     show_sweep(result)
     _show_best(result, names, grid)
     _finish(result.comparison)
@@ -186,10 +214,11 @@ def _show_best(result: Sweep, names: Sequence[str], grid: Grid) -> None:
     for name, points in grid_sizes(names, grid).items():
         if points > tries:
             say(f"{name}: {tries} of {points} points tried, as many as everyone")
+    metric = result.comparison.config.metric
     for name, a_try in result.best.items():
         say(
-            f"best of {name} ({tries} tries, by {result.chosen_on} accuracy, "
-            f"{100 * result.score(a_try):.1f} %): {a_try.label}"
+            f"best of {name} ({tries} tries, by {result.chosen_on} {metric.called}, "
+            f"{metric.text(result.score(a_try))}): {a_try.label}"
         )
     if result.tried.warning:
         say(result.tried.warning)

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from amity.cli.common import Keys, say_data
+from amity.cli.common import Keys, Trust, say_data
+from amity.cli.watch import NO_PAGE, LivePage, with_live_page
 from amity.console import out_console, say, status
 from amity.errors import ConfigError, needs_peers
 from amity.files import write_atomically
@@ -105,8 +106,11 @@ def request(folder: Folder, words: Keys = None) -> None:
         from amity.net.setup import read_setup
         from amity.net.trust.certs import make_request
         from amity.net.trust.identity import hosts_of, load_certificates
+    from amity.registry import reading
+
     values = only(words or [], "host")
-    setup = read_setup(folder)
+    with reading():  # nothing is run
+        setup = read_setup(folder)
     hosts = [host.strip() for host in values.get("host", "").split(",") if host.strip()]
     if not hosts and (setup.identity / "cert.pem").exists():
         hosts = list(hosts_of(load_certificates(setup.identity / "cert.pem")[0]))
@@ -120,7 +124,7 @@ def request(folder: Folder, words: Keys = None) -> None:
 
 
 @app.command("check")
-def check(folder: Folder) -> None:
+def check(folder: Folder, trust: Trust = False) -> None:
     """Test keys, clock, ports, reachability, data, and what the others run, before anything
     runs."""
     with needs_peers():
@@ -130,7 +134,7 @@ def check(folder: Folder) -> None:
         from amity.net.setup import data_of, read_setup
     from amity.round.build import load_data
 
-    setup = read_setup(folder)
+    setup = read_setup(folder, trust=trust)
 
     notes: list[str] = []
 
@@ -139,6 +143,8 @@ def check(folder: Folder) -> None:
         notes.extend(loaded.notes)
         dataset, data = data_of(setup, loaded)
         held = sum(share > 0 for share in data.labels)
+        if dataset.strata is not None:
+            return f"{len(data.train)} training and {len(data.test)} test examples"
         return (
             f"{len(data.train)} training and {len(data.test)} test examples, {held} of"
             f" {dataset.classes} classes"
@@ -186,11 +192,18 @@ def show_status(
 
 
 @app.command("run")
-def run(folder: Folder, words: Keys = None) -> None:
+@with_live_page
+def run(
+    folder: Folder,
+    words: Keys = None,
+    trust: Trust = False,
+    page: LivePage = NO_PAGE,
+) -> None:
     """Run the peer of a folder, to its last round; started again, it goes on. Own key: sinks=A,B;
     further words are config keys and net.*."""
     from amity.config import parse, split_list
     from amity.round.build import load_data
+    from amity.sinks.stream import admit_sinks
 
     with needs_peers():
         from amity.net.ops.serve import serve
@@ -198,7 +211,9 @@ def run(folder: Folder, words: Keys = None) -> None:
 
     values = parse(words or [])
     given = values.pop("sinks", None)
-    setup = read_setup(folder, values)
+    setup = read_setup(folder, values, trust=trust)
+    if given is None:
+        admit_sinks(folder, list(setup.who.sinks or ()), trust)
     with status(f"reading {setup.config.data.name}"):
         dataset = load_data(setup.config)
     say_data(dataset)
@@ -209,7 +224,8 @@ def run(folder: Folder, words: Keys = None) -> None:
     for change in setup.config.changes:
         say(f"planned: {change}")
     own = setup.who.sinks if given is None else split_list(given)
-    serve(setup, ["rounds"] if own is None else list(own))
+    with page.beside([folder]):
+        serve(setup, ["rounds"] if own is None else list(own))
 
 
 def relay(folder: Folder) -> None:
@@ -218,6 +234,9 @@ def relay(folder: Folder) -> None:
     with needs_peers():
         from amity.net.ops.serve import serve_relay
         from amity.net.setup import read_setup
-    setup = read_setup(folder)
+    from amity.registry import reading
+
+    with reading():  # a relay learns nothing
+        setup = read_setup(folder)
     say(f"{setup.who.name}: passing on at {setup.who.listen}")
     serve_relay(setup)

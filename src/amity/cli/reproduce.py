@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from amity.cli.common import Words, sinks_of
+from amity.cli.watch import NO_PAGE, LivePage, with_live_page
 from amity.console import complain, out_console, say, show_grid, status
 from amity.errors import ConfigError, Failure
 from amity.reproduce.experiments import NAMES
@@ -36,8 +37,13 @@ Done = Annotated[
 ]
 
 
+@with_live_page
 def reproduce(
-    name: Name, words: Words = None, preset: PresetOption = "cpu", done: Done = False
+    name: Name,
+    words: Words = None,
+    preset: PresetOption = "cpu",
+    done: Done = False,
+    page: LivePage = NO_PAGE,
 ) -> None:
     """A table or figure of the paper beside ours, with a verdict per claim. Own keys: seeds=0,1,2
     out=DIR jobs=N rows=A,B columns=WORD panels=WORD sinks=A,B; all others are config keys.
@@ -62,7 +68,9 @@ def reproduce(
         try:
             todo = experiment.prepare(asked)
             title = f"{experiment.title}: {len(todo.cells)} runs at {preset}"
-            findings = todo.so_far() if done else _run(todo, title, jobs, sinks)
+            labels = {cell.path: cell.label for cell in todo.cells}
+            with page.beside(list(labels), labels):
+                findings = todo.so_far() if done else _run(todo, title, jobs, sinks)
             pages.append(_finish(todo, findings))
         except Failure as error:
             if name != ALL:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from amity.cli.common import Words, say_data, sinks_of
+from amity.cli.common import Trust, Words, say_data, sinks_of
+from amity.cli.watch import NO_PAGE, LivePage, with_live_page
 from amity.console import complain, err_console, say, status
 from amity.errors import ConfigError, needs_peers
 
@@ -16,11 +17,14 @@ PEERS, MOST = 8, 256
 """How many peers there are where nothing is said, and at most: each is a process."""
 
 
+@with_live_page
 def swarm(
     words: Words = None,
     peers: Annotated[
         int | None, typer.Option(help="How many (8); also peers=N.", show_default=False)
     ] = None,
+    page: LivePage = NO_PAGE,
+    trust: Trust = False,
 ) -> None:
     """A real network on this machine: certificates, one process per peer, a live table, the same
     report. Own keys: out=DIR sinks=A,B.
@@ -36,13 +40,13 @@ def swarm(
     from amity.sinks.stream import Stream
 
     with needs_peers():
-        from amity.net.setup import split_net
+        from amity.net.setup import on_guard, split_net
     file, given, mine = split_words(words or [], "out", "sinks")
     values, net = split_net(given)
     out = out_path(mine) if "out" in mine else new_dir("swarm")
-    config = load(file, values | _crowd(peers, values, file))
+    config = load(file, values | _crowd(peers, values, file), trust=trust, real=on_guard(net))
     _check_crowd(config.peers)
-    stream = Stream(sinks_of(mine, file, default="peers"))
+    stream = Stream(sinks_of(mine, file, default="peers", trust=trust))
     with status(f"reading {config.data.name}; keys and certificates"):
         crowd = make_swarm(config, out, net, stream)
     say_data(crowd.dataset)
@@ -54,7 +58,7 @@ def swarm(
     for change in crowd.config.changes:
         say(f"planned: {change}")
     try:
-        with stream, running(crowd):
+        with page.beside([out]), stream, running(crowd):
             crowd.wait()
     except KeyboardInterrupt:
         err_console.print("ending the peers; the same command with the same out= goes on")

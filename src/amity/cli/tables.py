@@ -10,6 +10,7 @@ import typer
 
 from amity.cli.common import say_data
 from amity.console import blank_table, out_console, say, status
+from amity.data.inputs import described, kind_of
 from amity.errors import ConfigError, DataError
 from amity.files import write_atomically
 
@@ -96,7 +97,16 @@ def _split(words: Sequence[str], *own: str) -> tuple[list[str], dict[str, Any]]:
 def _config(file: str, values: Mapping[str, Any]) -> Config:
     from amity.config import load
 
-    return load(None, {"data": file, **values})
+    numbers = "data.target" in values or _agreed_on_numbers(values.get("data.schema"))
+    learnt = {"task": "regress"} if numbers else {}
+    return load(None, {"data": file, **learnt, **values})
+
+
+def _agreed_on_numbers(schema: Any) -> bool:
+    """Whether the schema file says that answers are no classes."""
+    from amity.data.schema import read_schema
+
+    return bool(schema) and bool(read_schema(Path(str(schema))).targets)
 
 
 def _table_of(config: Config) -> Found | None:
@@ -106,7 +116,7 @@ def _table_of(config: Config) -> Found | None:
     if not isinstance(config.data.instance, Table):
         return None
     with status(f"reading {config.data.options['path']}"):
-        return config.data.instance.find()
+        return config.data.instance.find(numbers=not config.task.instance.classes)
 
 
 def _dataset(config: Config) -> Dataset:
@@ -163,7 +173,14 @@ def _show_dataset(dataset: Dataset) -> None:
 
     schema = dataset.schema
     if not schema.columns:
-        say(f"examples of shape {schema.shape}")
+        plain = kind_of(schema.form) not in ("tokens", "several")
+        shape = f" of shape {schema.shape}" if plain else ""
+        say(f"examples{shape}: {described(schema.form)}")
+    if dataset.strata is not None:
+        named = ", ".join(dataset.target.names) or f"{dataset.target.size} tokens"
+        say(f"{len(dataset.labels)} examples, whose answers are {named}")
+        say_data(dataset)
+        return
     counts = np.bincount(dataset.labels, minlength=dataset.classes)
     shown = [f"{name} {count}" for name, count in zip(schema.classes, counts, strict=True)][:20]
     more = f" and {dataset.classes - 20} more" if dataset.classes > 20 else ""

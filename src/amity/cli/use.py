@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from amity.cli.common import Keys
+from amity.cli.common import Keys, Trust
 from amity.console import complain, err_console, say, status
 from amity.errors import ConfigError, needs
 from amity.files import write_atomically
@@ -27,6 +27,7 @@ def export(
     onnx: Annotated[
         bool, typer.Option("--onnx", help="Also as ONNX, compared with torch on examples.")
     ] = False,
+    trust: Trust = False,
 ) -> None:
     """Take models out of a run, a swarm or a peer's folder: best and last as safetensors, and
     MODEL.md. Own keys: peer=NAME (default: all) out=DIR onnx=true."""
@@ -42,6 +43,7 @@ def export(
             mine.get("peer", ""),
             out,
             onnx=_flag(mine, "onnx", onnx),
+            trust=trust,
             tell=lambda peer: shown.update(f"computing the models of {peer}"),
         )
     for one in taken:
@@ -53,17 +55,20 @@ def export(
 def predict(
     model: Export,
     examples: Annotated[
-        Path, typer.Argument(help="A .csv, .parquet, .npy or .npz file, or a folder of images.")
+        Path,
+        typer.Argument(help="A .csv, .parquet, .npy, .npz or .txt file, or a folder of images."),
     ],
     words: Keys = None,
 ) -> None:
     """Classify new examples with an exported model: CSV with the label and the probability of every
-    class. Own keys: id=COLUMN (is kept) model=best|last out=FILE.csv; of tables fill=true (what is
-    missing or unknown is taken as it usually was in training) na=WORD,WORD (for missing values)."""
+    class; or with numbers, labels, or the next token and the perplexity of each row, as the task
+    wants. Own keys: id=COLUMN (is kept) model=best|last out=FILE.csv; of tables fill=true (what is
+    missing or unknown is taken as it usually was in training) na=WORD,WORD (for missing values).
+    network=FILE.py:NAME names a network of your own that you have not run here before."""
     from amity.config import only, out_path, split_list
     from amity.use.prediction import predict as classify
 
-    mine = only(words or [], "id", "model", "out", "fill", "na")
+    mine = only(words or [], "id", "model", "out", "fill", "na", "network")
     with status(f"classifying {examples}"):
         found = classify(
             model,
@@ -72,6 +77,7 @@ def predict(
             which=mine.get("model", ""),
             fill=_flag(mine, "fill", False),
             na=tuple(split_list(mine.get("na", ""))),
+            network=mine.get("network", ""),
         )
     if "out" in mine:
         write_atomically(out_path(mine), found.to_csv().encode())
@@ -80,8 +86,8 @@ def predict(
         sys.stdout.write(found.to_csv())
     for note in found.examples.notes:
         _aside(note)
-    if found.accuracy is not None:
-        _aside(f"accuracy {100 * found.accuracy:.1f} %")
+    if found.verdict:
+        _aside(found.verdict)
     if found.strange:
         complain(f"labels that are no classes of the model: {', '.join(found.strange[:5])}")
 
@@ -96,13 +102,13 @@ def serve(
     ] = False,
 ) -> None:
     """Answer over HTTP on this machine: POST /predict, GET /health, GET /openapi.json. Own keys:
-    host=127.0.0.1 port=8000 model=best|last, and fill=true as in `amity predict`."""
+    host=127.0.0.1 port=8000 model=best|last, and fill=true and network= as in `amity predict`."""
     from amity.config import only
     from amity.use.classifier import open_model
 
     with needs("serve", "starlette", "uvicorn"):
         from amity.use.server import Endpoint, serve_model
-    mine = only(words or [], "host", "port", "model", "fill")
+    mine = only(words or [], "host", "port", "model", "fill", "network")
     where = Endpoint.of(
         _once(mine, "host", host) or "127.0.0.1",
         _once(mine, "port", port) or "8000",
@@ -110,7 +116,7 @@ def serve(
         fill=_flag(mine, "fill", False),
     )
     with status(f"opening {model}"):
-        opened = open_model(model, mine.get("model", ""))
+        opened = open_model(model, mine.get("model", ""), mine.get("network", ""))
     serve_model(opened, where, say)
 
 

@@ -4,7 +4,7 @@
 command line and `layers` puts defaults, files and overrides on top of each other.
 """
 
-from amity.config.layers import ASIDE, load, nested, read_run, resolve
+from amity.config.layers import ASIDE, code_named, guarded, load, nested, read_run, resolve
 from amity.config.parts import (
     Availability,
     Checkpoint,
@@ -52,7 +52,9 @@ __all__ = [
     "Stop",
     "Train",
     "Vectorising",
+    "code_named",
     "count",
+    "guarded",
     "load",
     "nested",
     "only",

@@ -8,7 +8,8 @@ that lower layers gave to the old entry are dropped.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,47 @@ from amity.config.sections import PARTS, SCALARS, SECTIONS
 from amity.config.words import parse
 from amity.data.shift import Grouping
 from amity.errors import ConfigError
+from amity.registry import admit, reading, take_over
+from amity.stages import GUARD
 from amity.toml import read_toml
 
 
 def load(
-    file: str | Path | None = None, overrides: Iterable[str] | Mapping[str, Any] = ()
+    file: str | Path | None = None,
+    overrides: Iterable[str] | Mapping[str, Any] = (),
+    *,
+    trust: bool = False,
+    real: bool = False,
 ) -> Config:
-    """From a TOML file (or none) and overrides, as `key=value` strings or as a mapping."""
+    """From a TOML file (or none) and overrides, as `key=value` strings or as a mapping. Code that
+    the file names must be yours already, or you say that you trust it. `real`: for real peers,
+    which are on their guard."""
     given = nested(overrides if isinstance(overrides, Mapping) else parse(overrides))
-    return resolve([read_run(file) if file else {}, given])
+    layers = [read_run(file) if file else {}, given]
+    if file:
+        admit(file, code_named(layers, but=given), trust)
+    return resolve(guarded(layers) if real else layers)
+
+
+def guarded(layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """What real peers start with, among whom may be a liar: where no stages are named, the one that
+    goes with the strategy. `stages=none` is without."""
+    if any("stages" in unfolded(layer) for layer in layers):
+        return list(layers)
+    strategy = resolve(layers).strategy.instance
+    return [{"stages": getattr(strategy, "guard", GUARD)}, *layers]
+
+
+def code_named(layers: Sequence[Mapping[str, Any]], but: Any = ()) -> list[str]:
+    """The code that layers name, without running any. What stands in `but` was typed: it is yours,
+    and left out."""
+    with reading() as named:
+        _ = resolve(layers).own_code  # proxies too are looked up for it
+    typed_in = json.dumps(but, default=str)
+    for name in [name for name in named if name in typed_in]:
+        named.remove(name)
+        take_over(name)
+    return named
 
 
 ASIDE = ("sinks",)
@@ -126,7 +159,7 @@ def resolve(layers: Iterable[Mapping[str, Any]]) -> Config:
         given = _merge(given, unfolded(layer))
     known = [*SECTIONS, "stages", *PARTS, *SCALARS, *LISTS]
     given |= {key: _by_path(key, given[key]) for key in SECTIONS if "path" in given.get(key, {})}
-    merged = _merge(_suits(given.get("data", {})), given)
+    merged = _merge(_suits(given), given)
     for key, value in given.items():
         if key not in known:
             raise ConfigError(unknown_key(key, value, merged, known))
@@ -178,21 +211,25 @@ def _by_path(key: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**found, **options}
 
 
-def _suits(data: Mapping[str, Any]) -> Mapping[str, Any]:
+def _suits(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """The values that fit a dataset, used if nothing else is said."""
-    section = SECTIONS["data"]
-    suits: Mapping[str, Any] = getattr(
-        entry_of(section, str(data.get("name", section.default))).cls, "suits", {}
-    )
-    return suits
+    section, data = SECTIONS["data"], given.get("data", {})
+    source = entry_of(section, str(data.get("name", section.default))).cls
+    suiting: Callable[..., Mapping[str, Any]] | None = getattr(source, "suiting", None)
+    suits: Mapping[str, Any] = getattr(source, "suits", {})
+    chosen = "name" in given.get("model", {})
+    return suits if suiting is None else suiting(data, chosen)
 
 
 def _check_silent(given: Mapping[str, Any]) -> None:
     """Options of an entry that was not picked would be ignored in silence."""
     for key, nothing in SILENT.items():
+        section = SECTIONS[key]
         options = dict(given.get(key, {}))
+        own = section.registry[nothing].options()
+        options = {name: value for name, value in options.items() if name not in own}
         if options.pop("name", nothing) == nothing and options:
-            names = [entry.name for entry in SECTIONS[key].registry if entry.name != nothing]
+            names = [entry.name for entry in section.registry if entry.name != nothing]
             raise ConfigError(
                 f"{key}.{next(iter(options))}: there is no {key} to which it belongs; say which:"
                 f" {key}={' or '.join(names)}"

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
+from amity.pace import read_speed
 from amity.registry import QUIET
 
 Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+
+def _joined(names: Any) -> Any:
+    """A list, as a file may have it, as the command line has it: `a,b`."""
+    return ",".join(map(str, names)) if isinstance(names, list | tuple) else names
+
+
+Names = Annotated[str, BeforeValidator(_joined)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +96,8 @@ class Stop:
     patience: Count = field(default=0, metadata=QUIET)
     """A run ends after so many rounds without a better value on validation examples; 0: never."""
     metric: Literal["accuracy", "loss"] = field(default="accuracy", metadata=QUIET)
-    """The value, mean over honest peers: the accuracy, which should rise, or the loss, which should
-    fall."""
+    """The value, mean over honest peers: the accuracy (of other tasks the metric that leads), which
+    should get better, or the loss, which should fall."""
     margin: Annotated[float, Field(ge=0)] = field(default=0.0, metadata=QUIET)
     """By how much a value must be better to count as such."""
     after: Count = field(default=0, metadata=QUIET)
@@ -112,6 +121,9 @@ class Availability:
     """A file that says who is online when, lines `peer,round,online` with 0 or 1; empty: none."""
     drop: Fraction = 0.0
     """Probability that a message is lost."""
+    speed: Annotated[str, BeforeValidator(read_speed)] = field(default="", metadata=QUIET)
+    """How fast peers train, as `1,1,1,0.1` (from the first on, and again) or `lognormal:0.5`; who
+    is slow is waited for as real peers do. Empty: all alike, and no clock."""
 
 
 @dataclass(frozen=True)
@@ -119,10 +131,21 @@ class Layers:
     """Keys of `model` beside those of the network itself. If empty, the layers are found
     automatically."""
 
-    head: str = ""
-    """The last layer, by its name in the module; empty: it is found."""
+    head: Names = ""
+    """The last layer, by its name in the module, or several (`age,sex`); empty: it is found."""
     proxy_layer: str = ""
     """The layer whose gradient the proxies `grad...` show; empty: it is found."""
+    freeze: Names = field(default="", metadata=QUIET)
+    """Parameters that stay as they are, by patterns of their names (`body.*,embed*`): once for all
+    peers, and never sent. Those with requires_grad=False are frozen anyway."""
+    weights: str = field(default="", metadata=QUIET)
+    """A safetensors file that the model starts from; empty: it starts as it is built."""
+    weights_partial: bool = field(default=False, metadata=QUIET)
+    """Whether that file may lack some parameters, or have others: what fits is taken."""
+
+    def __post_init__(self) -> None:
+        if self.weights_partial and not self.weights:
+            raise ValueError("weights_partial means nothing without model.weights; set it too")
 
 
 @dataclass(frozen=True)
@@ -135,6 +158,9 @@ class Vectorising:
     """Whether many peers train as one stacked model; `auto`: where it pays."""
     group: Annotated[int, Field(ge=0, le=65536)] = 0
     """Peers that train in one step; 0: chosen by model and device."""
+    cache: Annotated[int, Field(ge=0, le=1_000_000)] = field(default=1024, metadata=QUIET)
+    """MB of what the frozen part of a model makes of the examples, which is then computed once
+    instead of in every epoch; 0: nothing is kept, and nothing left out."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from amity.config.sections import SCALARS, SECTIONS, STAGE, Section
 from amity.config.words import read_spec
 from amity.errors import ConfigError, unknown
 from amity.lazy import torch
-from amity.registry import Entry, checked, explain, in_memory
+from amity.registry import AbsentEntry, Entry, checked, explain
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ def pick(key: str, section: Section, given: Mapping[str, Any]) -> Pick[Any]:
         )
     known = [*entry.options(), *own, *(["preset"] if entry.presets else [])]
     for option in options:
-        if option not in known and not in_memory(name):
+        if option not in known and not isinstance(entry, AbsentEntry):
             raise ConfigError(f"{name}: {unknown_option(section, name, option, known)}")
     instance = entry.build(options)
     return Pick(entry.name, entry.written(instance, options), instance, common, entry.code)

@@ -24,18 +24,20 @@ from amity.learn.models import Model
 from amity.learn.optimisers import Optimiser
 from amity.learn.schedules import Schedule
 from amity.peer.attacks import Attack
+from amity.peer.carded import Carded
 from amity.peer.mixing import Mixer
 from amity.peer.privacy import Mechanism
 from amity.registry import Absent, in_memory, written_of
-from amity.topology import Topology
+from amity.tasks import Metric, Task
+from amity.topology import Discover, Topology
 
 T = TypeVar("T")
 OPEN = (("train", "precision", "auto"), ("engine", "vectorise", "auto"), ("engine", "group", 0))
 """Keys that are chosen for model and machine when a run begins, and the values that say so."""
 
-SILENT = {"shift": "none"}
-"""Sections that are not written down where they pick nothing, so that runs that knew nothing of
-them stay the same runs."""
+SILENT = {"shift": "none", "task": "classify"}
+"""Sections that are not written down where they pick this and no option of it, so that runs that
+knew nothing of them stay the same runs."""
 
 CHOICES = {"optimiser": "sgd", "schedule": "constant"}
 """Keys of `train` that pick an entry, and what they pick if nobody says it: that is not written
@@ -57,7 +59,7 @@ class Pick(Generic[T]):
     itself."""
 
     def to_dict(self) -> dict[str, Any]:
-        common = dataclasses.asdict(self.common) if self.common else {}
+        common = written_of(self.common) if self.common else {}
         return {
             "name": self.name,
             **{k: v for k, v in self.options.items() if v is not None},
@@ -114,6 +116,8 @@ class Config:
 
     data: Pick[Source]
     """What is learnt from: a dataset by its name, or your own files by their path."""
+    task: Pick[Task]
+    """What is learnt, and how it is measured: a class, several labels, a number, the next token."""
     partition: Pick[Partition]
     """How the examples are dealt out to the peers."""
     shift: Pick[Shift]
@@ -180,8 +184,11 @@ class Config:
 
     @property
     def decider(self) -> Strategy:
-        """What decides a row: the strategy, and the stages after it."""
-        return chain(self.strategy.instance, *(stage.instance for stage in self.stages))
+        """What decides a row: the strategy, and the stages after it. Where neighbours are found by
+        cards, everyone has one."""
+        decider = chain(self.strategy.instance, *(stage.instance for stage in self.stages))
+        found = isinstance(self.topology.instance, Discover)
+        return Carded(decider) if found and decider.card is None else decider
 
     @property
     def label(self) -> str:
@@ -209,6 +216,24 @@ class Config:
         return ", ".join(said)
 
     @property
+    def metric(self) -> Metric:
+        """The one that leads: tables, gains and verdicts follow it."""
+        return Metric("score", unit="") if self.task.absent else self.task.instance.metric
+
+    @property
+    def learnt(self) -> str:
+        """`regress (error=huber, delta=1.0)`: the task in words, with the options that its loss or
+        its answers depend on; empty: classes, as usual. A class of one's own goes by its name and
+        its code."""
+        pick = self.task
+        shown: tuple[str, ...] = () if pick.absent else getattr(pick.instance, "shown_only", ())
+        said = ", ".join(f"{k}={v}" for k, v in pick.options.items() if k not in shown)
+        code = f" [{pick.code[:12]}]" if pick.code else ""
+        if pick.name == SILENT["task"] and not said:
+            return ""
+        return f"{pick.label}{code}" + (f" ({said})" if said else "")
+
+    @property
     def slug(self) -> str:
         """The label as part of a folder's name."""
         return "-".join(pick.slug for pick in (self.strategy, *self.stages))
@@ -221,7 +246,7 @@ class Config:
             if f.name in CHOICES:
                 continue
             if isinstance(value, Pick):
-                if f.name in SILENT and value.name == SILENT[f.name]:
+                if value.name == SILENT.get(f.name) and not value.options:
                     continue
                 value = value.to_dict()
             elif f.name in ("changes", "extended"):
@@ -262,18 +287,29 @@ class Config:
         """A digest of everything that a result depends on. Where it is computed is not part of
         it."""
         plain = self.to_dict()
-        plain["engine"] = dataclasses.asdict(self.engine.common)
+        plain["engine"] = written_of(self.engine.common)
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
     @property
     def own_code(self) -> dict[str, str]:
-        """Where your own classes come from, and the SHA-256 of each file: a result depends on them
-        too."""
+        """Where your own classes and weights come from, and the SHA-256 of each file: a result
+        depends on them too."""
         own = {pick.name.rpartition(":")[0]: pick.code for _, pick in self.picks if pick.code}
+        if self.model.common.weights:
+            own[self.model.common.weights] = self.weights_digest
         chosen = [pick for key, pick in self.picks if key in ("strategy", "stages")]
         deciders = [pick for pick in chosen if not pick.absent]
         specs = [spec for pick in deciders if (spec := pick.instance.card) is not None]
         return own | {spec.proxy.rpartition(":")[0]: spec.code for spec in specs if spec.code}
+
+    @property
+    def weights_digest(self) -> str:
+        """The SHA-256 of the file that the model starts from; empty if there is none."""
+        if not self.model.common.weights:
+            return ""
+        from amity.learn.weights import weights_digest
+
+        return weights_digest(self.model.common.weights)
 
     @property
     def picks(self) -> list[tuple[str, Pick[Any]]]:

@@ -31,6 +31,7 @@ from amity.peer.privacy import privacies
 from amity.registry import Registry
 from amity.stages import stages
 from amity.strategies import strategies
+from amity.tasks import tasks
 from amity.topology import topologies
 
 
@@ -51,6 +52,7 @@ class Section:
 OWN_DATA = f"a folder that is there, or a file that ends in {', '.join(sorted(SUFFIXES))}"
 SECTIONS: dict[str, Section] = {
     "data": Section(datasets, "digits", read=by_path, also=OWN_DATA),
+    "task": Section(tasks, SILENT["task"]),
     "partition": Section(partitions, "dirichlet"),
     "shift": Section(shifts, SILENT["shift"], Grouping),
     "topology": Section(topologies, "full", Availability),

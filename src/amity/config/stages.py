@@ -16,6 +16,8 @@ from amity.config.words import read_spec, split_list
 from amity.core import Strategy
 from amity.errors import ConfigError
 
+NONE = "none"
+"""Without stages, also where some would be there by default."""
 FORM = "expected stages.STAGE.option=value, or stages=STAGE,STAGE"
 
 
@@ -34,7 +36,7 @@ def given(value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return _table(value)
     if isinstance(value, str):
-        value = split_list(value)
+        value = [] if value == NONE else split_list(value)
     if value is None or isinstance(value, int | float):
         raise ConfigError(f"stages: expected names of stages, got {value!r}")
     used = [_one(stage) for stage in (value if isinstance(value, list | tuple) else [value])]

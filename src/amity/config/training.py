@@ -21,7 +21,7 @@ from amity.config.words import read_spec
 from amity.errors import ConfigError, unknown
 from amity.learn.optimisers import optimisers
 from amity.learn.schedules import schedules
-from amity.registry import Entry, Registry, in_memory
+from amity.registry import AbsentEntry, Entry, Registry, in_memory
 
 TRAINING: dict[str, Registry[Any]] = {"optimiser": optimisers, "schedule": schedules}
 RATES = {"optimiser": ("lr", "lr_head"), "schedule": ()}
@@ -66,7 +66,7 @@ def over(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
         if high.get(key, before) == before:
             continue
         old = {*registry[before].options(), *RATES[key]}
-        if in_memory(before):  # nobody knows here which options it had
+        if isinstance(registry[before], AbsentEntry):  # nobody knows here which options it had
             old |= low.keys() - set(OWN)
         low = {option: value for option, value in low.items() if option not in old}
     return {**low, **high}
@@ -91,12 +91,13 @@ def divided(train: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Pick[An
 
 
 def _has(entry: Entry[Any], option: str) -> bool:
-    return in_memory(entry.name) or option in entry.options()
+    return isinstance(entry, AbsentEntry) or option in entry.options()
 
 
 def _check(given: Mapping[str, Any], entries: Mapping[str, Entry[Any]]) -> None:
     """Every option belongs to `train` itself or to one of the choices."""
-    known = [*OWN, *TRAINING, *(o for entry in entries.values() for o in entry.options())]
+    here = [entry for entry in entries.values() if not isinstance(entry, AbsentEntry)]
+    known = [*OWN, *TRAINING, *(o for entry in here for o in entry.options())]
     for option in known:
         if known.count(option) > 1:
             raise ConfigError(
@@ -105,7 +106,7 @@ def _check(given: Mapping[str, Any], entries: Mapping[str, Entry[Any]]) -> None:
                 " rename it in your own class"
             )
     for option in given:
-        if option in known or any(in_memory(entry.name) for entry in entries.values()):
+        if option in known or any(isinstance(entry, AbsentEntry) for entry in entries.values()):
             continue
         for key, registry in TRAINING.items():
             owners = [entry.name for entry in registry if option in entry.options()]

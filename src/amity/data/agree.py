@@ -14,6 +14,7 @@ from amity.data.kinds import natural
 from amity.data.scaling import scaled_by, statistics
 from amity.data.schema import KINDS, Column, Rule, Schema
 from amity.data.tables import Found
+from amity.data.values import Values
 from amity.errors import DataError
 
 HEADER = """\
@@ -47,10 +48,13 @@ def agree(tables: Sequence[Found], missing: Rule, with_statistics: bool) -> Comm
     if not names:
         raise DataError("the tables have no column in common")
     columns = tuple(_joined(name, tables, missing) for name in names)
-    classes = sorted({word for table in tables for word in table.label.words}, key=natural)
-    first = tables[0].schema
+    first, answers = tables[0].schema, tables[0].roles.targets
+    if any(table.roles.targets != answers for table in tables):
+        raise DataError("the tables have other answers; say the same data.target for all")
+    words = {word for table in tables for word in table.label.words} if not answers else set()
     schema = Schema(
-        classes=tuple(classes),
+        classes=tuple(sorted(words, key=natural)),
+        targets=tuple(Column(name=name) for name in answers),
         columns=columns,
         scale=first.scale,
         label=first.label,
@@ -113,4 +117,13 @@ def _with_statistics(schema: Schema, tables: Sequence[Found]) -> Schema:
     everyone = np.ones(len(raw[0]), bool)
     filled = Cells(schema, raw).filled(everyone)
     found = scaled_by(filled.schema, statistics(filled.inputs, everyone))
-    return dataclasses.replace(found, agreed=True)
+    targets = tuple(_described(column, tables) for column in schema.targets)
+    return dataclasses.replace(found, targets=targets, agreed=True)
+
+
+def _described(column: Column, tables: Sequence[Found]) -> Column:
+    """A column of answers, with the mean and the deviation of all rows of all tables."""
+    every = [Values(table.frame.data[column.name]).numbers for table in tables]
+    numbers = np.concatenate(every)[:, None]
+    (mean,), (std,) = statistics(numbers, np.ones(len(numbers), bool))
+    return dataclasses.replace(column, mean=mean, std=std)

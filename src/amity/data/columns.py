@@ -11,7 +11,7 @@ standard deviations, medians) come from the training part, unless a schema file 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,8 +19,19 @@ from pydantic import Field
 
 from amity.data.base import Dataset, build
 from amity.data.cells import Cells
+from amity.data.forms import (
+    Form,
+    Given,
+    gathered,
+    is_input,
+    like_inputs,
+    next_tokens,
+    ragged,
+    read_inputs,
+)
 from amity.data.scaling import EXACT, Statistics, scaled_by, scaling, statistics, unscaled
 from amity.data.schema import Scale, Schema
+from amity.data.target import strata_of
 from amity.errors import DataError
 from amity.rng import rng
 
@@ -33,8 +44,10 @@ COLUMNS = ("x", "y", "peer", "split", "group")
 class Columns:
     """What every source of own data comes down to."""
 
-    x: Array | Cells
-    y: Array
+    x: Any
+    """An array, cells of a table, sequences of tokens, or several of these by name."""
+    y: Any
+    """An array; sequences; None: the tokens that follow."""
     peer: Array | None = None
     split: Array | None = None
     group: Array | None = None
@@ -43,15 +56,25 @@ class Columns:
     """What the source says of its columns and classes."""
     notes: tuple[str, ...] = ()
     """What the source has done, in lines."""
+    said: Form = field(default_factory=Form)
+    """What is said of the inputs beside them."""
+    answered: tuple[str, ...] = ()
+    """What the columns of y are called, where they are no classes."""
 
 
 def dataset_of(
-    where: str, columns: Columns, test_share: float, scale: Scale = "standard"
+    where: str,
+    columns: Columns,
+    test_share: float,
+    scale: Scale = "standard",
+    numbers: bool = False,
 ) -> Dataset:
-    """Check and number everything; `where` names the source in messages."""
-    x = columns.x if isinstance(columns.x, Cells) else images_first(where, np.asarray(columns.x))
+    """Check and number everything; `where` names the source in messages. With `numbers` y is no
+    class: it stays as it is, a number or a row of them for each example."""
+    x = columns.x if isinstance(columns.x, Cells) else read_inputs(where, columns.x, columns.said)
     count, form = len(x), columns.form or Schema(classes=(), scale=scale)
-    for name in COLUMNS[1:]:
+    columns = _answered(where, columns, x, numbers)
+    for name in COLUMNS[1 + numbers :]:
         column = getattr(columns, name)
         if column is not None and np.shape(column) != (count,):
             raise DataError(
@@ -60,19 +83,24 @@ def dataset_of(
             )
     if count < 2:
         raise DataError(f"{where}: {count} examples are too few")
-    names, y = numbered(where, columns.y, form.classes)
+    if numbers:
+        y = answers_of(where, columns.y, count)
+        names, strata = tuple[str, ...](), strata_of(where, y)
+    else:
+        names, y = numbered(where, columns.y, form.classes)
+        strata = y
     writer_names, writers = _owners(where, "peer", columns.peer)
     group_names, groups = _owners(where, "group", columns.group)
     if groups is not None:
         _check_groups(where, groups, writers, group_names, writer_names)
-    test = _test_part(where, y, writers, columns.split, test_share)
+    test = _test_part(where, strata, writers, columns.split, test_share)
     train = ~test
     if not train.any() or not test.any():
         raise DataError(
             f"{where}: {int(train.sum())} training and {int(test.sum())} test examples; both must"
             " be there"
         )
-    inputs = _scaled(x, form, train)
+    inputs, said = _scaled(x, form, train), x.notes if isinstance(x, Given) else ()
     return build(
         where,
         inputs.x,
@@ -88,32 +116,65 @@ def dataset_of(
         groups=groups,
         group_names=group_names,
         form=inputs.form,
-        notes=(*columns.notes, *_scale_notes(columns.x, inputs, int(train.sum()))),
+        vocabulary=inputs.vocabulary,
+        notes=(*columns.notes, *said, *_scale_notes(columns.x, inputs, int(train.sum()))),
+        answered=columns.answered,
     )
+
+
+def _answered(where: str, columns: Columns, x: Any, numbers: bool) -> Columns:
+    """With answers that are an array, where they were sequences, or the tokens that follow."""
+    if columns.y is not None and not ragged(columns.y):
+        return columns
+    if not numbers:
+        raise DataError(
+            f"{where}: y must be one class for each of the {len(x)} examples; for the next token of"
+            " sequences use task=tokens"
+        )
+    y = next_tokens(where, x) if columns.y is None else like_inputs(where, columns.y, x)
+    return replace(columns, y=y)
 
 
 @dataclass(frozen=True)
 class _Inputs:
     """Examples, and by which statistics they are scaled."""
 
-    x: Array
-    by: Statistics
+    x: Any
+    by: tuple[Any, Any]
     form: Schema
+    vocabulary: Any = 0
 
 
-def _scaled(x: Array | Cells, form: Schema, train: Array) -> _Inputs:
-    if isinstance(x, Cells):
-        cells = x.filled(train)
-        x, form = cells.inputs, cells.schema
-        if form.scale == "standard" and not form.agreed:
-            form = scaled_by(form, statistics(x, train))
-        return _Inputs(x, scaling(form), form)
-    return _Inputs(x, statistics(x, train) if form.scale == "standard" else unscaled(x), form)
+def _scaled(x: Given | Cells, form: Schema, train: Array) -> _Inputs:
+    if isinstance(x, Given):
+        if not isinstance(x.x, Mapping):
+            return _Inputs(x.x, _by(x.x, x.vocabulary, form, train), form, x.vocabulary)
+        found = {name: _by(part, x.vocabulary[name], form, train) for name, part in x.x.items()}
+        mean, std = ({name: by[k] for name, by in found.items()} for k in (0, 1))
+        return _Inputs(x.x, (mean, std), form, x.vocabulary)
+    cells = x.filled(train)
+    numbers, form = cells.inputs, cells.schema
+    if form.scale == "standard" and not form.agreed:
+        form = scaled_by(form, statistics(numbers, train))
+    return _Inputs(numbers, scaling(form), form)
 
 
-def _scale_notes(given: Array | Cells, inputs: _Inputs, count: int) -> Iterator[str]:
+def _by(x: Array, vocabulary: int, form: Schema, train: Array) -> Statistics:
+    """Of one input. Ids of tokens are never scaled."""
+    if vocabulary:
+        return (0.0,), (1.0,)
+    return statistics(x, train) if form.scale == "standard" else unscaled(x)
+
+
+def _scale_notes(given: Any, inputs: _Inputs, count: int) -> Iterator[str]:
     """Whose statistics inputs are scaled by, and what becomes of whole numbers."""
-    form, whole = inputs.form, not isinstance(given, Cells) and np.asarray(given).dtype.kind in "ui"
+    several = isinstance(inputs.x, Mapping)
+    parts = inputs.x if several else {"": inputs.x}
+    ids = inputs.vocabulary if several else {"": inputs.vocabulary}
+    numbers = [part for name, part in parts.items() if not ids[name]]
+    if not numbers:
+        return
+    form, whole = inputs.form, not several and _whole(given)
     what = "whole numbers become floats and" if whole else "numbers"
     if form.scale == "none":
         yield f"{what} are not scaled"
@@ -124,8 +185,12 @@ def _scale_notes(given: Array | Cells, inputs: _Inputs, count: int) -> Iterator[
             f"{what} are scaled to mean 0 and deviation 1, by the statistics {whose};"
             f" {remedy} leaves them as they are"
         )
-    if whole and np.abs(inputs.x).max() > EXACT:
+    if whole and np.abs(numbers[0]).max() > EXACT:
         yield f"whole numbers above {EXACT:,} are rounded to the nearest float"
+
+
+def _whole(given: Any) -> bool:
+    return not isinstance(given, Cells) and np.asarray(given).dtype.kind in "ui"
 
 
 def _owners(where: str, what: str, column: Array | None) -> tuple[tuple[str, ...], Array | None]:
@@ -159,30 +224,6 @@ def _check_groups(
         )
 
 
-def images_first(where: str, x: Array) -> Array:
-    """Examples as bytes or float32; images with the channels in front."""
-    if len(x.shape) and not len(x):
-        raise DataError(f"{where}: holds no examples")
-    if x.dtype == object or x.dtype.kind not in "buif":
-        raise DataError(f"{where}: x must be numbers, got {x.dtype}")
-    if x.ndim < 2:
-        raise DataError(
-            f"{where}: x must hold one row (or image) for each example, got shape {x.shape}"
-        )
-    if x.dtype != np.uint8:
-        finite = np.isfinite(x.reshape(len(x), -1)).all(1)
-        if not finite.all():
-            raise DataError(
-                f"{where}: example {int(finite.argmin())} has NaN or Inf ({int((~finite).sum())}"
-                " such examples)"
-            )
-        x = x.astype(np.float32)
-    if x.ndim == 3:
-        return x[:, None]
-    channels_last = x.ndim == 4 and x.shape[3] in (1, 3, 4) and x.shape[1] not in (1, 3, 4)
-    return np.ascontiguousarray(x.transpose(0, 3, 1, 2)) if channels_last else x
-
-
 def numbered(
     where: str, labels: Array, classes: tuple[str, ...] = ()
 ) -> tuple[tuple[str, ...], Array]:
@@ -192,14 +233,15 @@ def numbered(
     if y.dtype.kind == "f":
         if not np.isfinite(y).all():
             raise DataError(
-                f"{where}: label of example {int((~np.isfinite(y)).argmax())} is missing (NaN)"
+                f"{where}: label of example {int((~np.isfinite(y)).argmax())} is missing (NaN);"
+                " leave such examples out, or fill their labels in"
             )
         odd = y != np.round(y)
         if odd.any():
             shown = ", ".join(f"{value:g}" for value in y[odd][:3])
             raise DataError(
-                f"{where}: labels look like a regression target ({shown}, ...); Amity classifies:"
-                " give classes"
+                f"{where}: labels look like a regression target ({shown}, ...), and task=classify"
+                " wants classes; use task=regress"
             )
         y = y.astype(np.int64)
     found, index = np.unique(y, return_inverse=True)
@@ -215,6 +257,24 @@ def numbered(
             f"{where}: {len(found)} different labels for {len(y)} examples; these are no classes"
         )
     return tuple(map(str, found)), index.astype(np.int64)
+
+
+def answers_of(where: str, answers: Array, count: int) -> Array:
+    """Numbers that are no classes, one or a row of them for each example."""
+    y = np.asarray(answers)
+    if y.dtype == object or y.dtype.kind not in "buif":
+        word = next((str(v) for v in y.flatten() if isinstance(v, str)), str(y.dtype))
+        raise DataError(
+            f"{where}: the answers are text ({word[:40]!r}), and this task wants numbers; give"
+            " numbers, or use task=classify"
+        )
+    if y.ndim not in (1, 2) or len(y) != count or 0 in y.shape:
+        raise DataError(
+            f"{where}: y must be a number, or a row of them, for each of the {count} examples, got"
+            f" {y.shape}"
+        )
+    y = y.astype(np.int64) if y.dtype.kind in "bui" else y.astype(np.float64)
+    return y.reshape(count, -1) if y.ndim == 1 else y
 
 
 def _by_name(where: str, found: tuple[str, ...], classes: tuple[str, ...]) -> Array:
@@ -275,10 +335,12 @@ def _leave_some(test: Array, writers: Array, order: Array) -> None:
 
 
 def from_mapping(where: str, arrays: Mapping[str, Any]) -> Columns:
-    for name in ("x", "y"):
-        if name not in arrays:
-            raise DataError(
-                f"{where}: no array {name!r}; it has {', '.join(sorted(arrays)) or 'none'}"
-            )
-    columns: Any = {n: np.asarray(arrays[n]) for n in COLUMNS if arrays.get(n) is not None}
-    return Columns(**columns)
+    """Arrays by name: `x` or `x_NAME` and the other columns."""
+    inputs = {n: arrays[n] for n in arrays if is_input(n) and arrays[n] is not None}
+    lacking = [] if any(n.startswith("x") for n in inputs) else ["x"]
+    tokens = "lengths" in inputs or ragged(inputs.get("x"))
+    for name in [*lacking, *([] if "y" in arrays or tokens else ["y"])]:
+        raise DataError(f"{where}: no array {name!r}; it has {', '.join(sorted(arrays)) or 'none'}")
+    rest: Any = {n: np.asarray(arrays[n]) for n in COLUMNS[2:] if arrays.get(n) is not None}
+    y = arrays.get("y")
+    return Columns(gathered(where, inputs), y if y is None or ragged(y) else np.asarray(y), **rest)

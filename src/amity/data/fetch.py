@@ -8,16 +8,19 @@ file of the right length is handed on.
 from __future__ import annotations
 
 import fcntl
+import html
 import os
+import re
 import shutil
-import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
+from amity.data.archives import BROKEN, contents, is_archive
 from amity.data.published import Download, Published, find, home, read
 from amity.errors import DataError, Failure, StorageError
 from amity.files import sync_folder
@@ -100,7 +103,7 @@ def fetch(
     pause: float = 1.0,
 ) -> Path:
     """One file into a folder, checked against its published MD5."""
-    url = f"{mirror.rstrip('/')}/{download.name}" if mirror else download.url
+    url = mirrored(download, mirror, stall) if mirror else download.url
     resuming = Resuming(folder / f"{download.name}.part", on_bytes, stall, pause)
     pooch.get_logger().setLevel("WARNING")
     try:
@@ -115,6 +118,26 @@ def fetch(
         ) from None
     except OSError as error:
         raise StorageError(f"{folder}: cannot be written ({error.strerror})") from None
+
+
+def mirrored(download: Download, mirror: str, stall: float) -> str:
+    """Where a mirror has a file: directly below it, or, if it is an index of packages as pip reads
+    them (`.../simple`), where that says."""
+    mirror = mirror.rstrip("/")
+    if not mirror.endswith("/simple"):
+        return f"{mirror}/{download.name}"
+    package = re.split(r"-\d", download.name)[0].replace("_", "-").lower()
+    try:
+        with requests.get(f"{mirror}/{package}/", timeout=(stall, stall)) as page:
+            page.raise_for_status()
+            links = re.findall(r"""href=["']([^"']+)""", page.text)
+            found = [urljoin(page.url, html.unescape(link)).partition("#")[0] for link in links]
+    except requests.RequestException as error:
+        raise Failure(f"{mirror}/{package}/: cannot be read ({type(error).__name__})") from None
+    for url in found:
+        if url.endswith(f"/{download.name}"):
+            return url
+    raise Failure(f"{mirror}/{package}/: has no {download.name}")
 
 
 @contextmanager
@@ -158,12 +181,9 @@ def get(
         except DataError:
             pass  # absent or damaged: get it
         for download in dataset.downloads:
-            if download.name.endswith(".tar.gz"):
-                _unpack(
-                    dataset,
-                    fetch(download, root, on_bytes, mirror, **patience),
-                    root / download.into,
-                )
+            if is_archive(download.name):
+                archive = _fetched(dataset, download, root, on_bytes, mirror, **patience)
+                _unpack(dataset, archive, root / download.into, download.inside)
             else:
                 _discard_damaged(root / download.into / download.name, download)
                 fetch(download, root / download.into, on_bytes, mirror, **patience)
@@ -173,6 +193,23 @@ def get(
         return paths[dataset.files[0].name].parent
 
 
+def _fetched(
+    dataset: Published,
+    download: Download,
+    root: Path,
+    on_bytes: OnBytes,
+    mirror: str,
+    **patience: float,
+) -> Path:
+    """An archive; where it cannot be had from here, with another way to get it."""
+    try:
+        return fetch(download, root, on_bytes, mirror, **patience)
+    except Failure as error:
+        if not dataset.also or isinstance(error, StorageError):
+            raise
+        raise Failure(f"{error}; or {dataset.also}") from None
+
+
 def _discard_damaged(path: Path, download: Download) -> None:
     """Remove a file, or its unpacked twin, that is not as published; pooch keeps what is."""
     path.with_suffix("").unlink(missing_ok=True)
@@ -180,25 +217,20 @@ def _discard_damaged(path: Path, download: Download) -> None:
         path.unlink()
 
 
-def _unpack(dataset: Published, archive: Path, folder: Path) -> None:
+def _unpack(dataset: Published, archive: Path, folder: Path, within: str = "") -> None:
     """Only the files that belong to the dataset, checked, then the whole folder at once; the
     archive goes."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as scratch:
         inside = Path(scratch) / folder.name
         inside.mkdir()
         try:
-            with tarfile.open(archive) as tar:
-                for member in tar:
-                    name = Path(member.name).name
-                    content = tar.extractfile(member) if member.isreg() else None
-                    if content is not None and (
-                        name in {f.name for f in dataset.files} or name.endswith(".txt")
-                    ):
-                        with open(inside / name, "wb") as stream:
-                            shutil.copyfileobj(content, stream)
+            for name, content in contents(archive, within):
+                if name in {f.name for f in dataset.files} or name.endswith(".txt"):
+                    with open(inside / name, "wb") as stream:
+                        shutil.copyfileobj(content, stream)
             for file in dataset.files:
                 read(inside / file.name, file)
-        except tarfile.TarError as error:
+        except BROKEN as error:
             raise DataError(f"{archive}: cannot be unpacked ({error})") from None
         except OSError as error:
             raise StorageError(

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from amity.data.columns import Array, Columns
+from amity.data.forms import Form
 from amity.data.kinds import ROLES
 from amity.errors import DataError
 
 LABELS = ("label", "labels", "fine_label", "target", "y")
-EXAMPLES = ("image", "img", "pixel_values", "features", "x")
+TOKENS = ("input_ids", "tokens")
+EXAMPLES = ("image", "img", "pixel_values", "features", "x", *TOKENS)
 
 
 def read_hugging_face(where: str, found: Any) -> Columns:
@@ -29,23 +31,27 @@ def read_hugging_face(where: str, found: Any) -> Columns:
         train, test = parts["train"], parts["test"]
         split = np.array(["train"] * len(train.y) + ["test"] * len(test.y))
         return Columns(
-            np.concatenate([train.x, test.x]),
+            [*train.x, *test.x] if train.said.kind else np.concatenate([train.x, test.x]),
             np.concatenate([train.y, test.y]),
             _both(train.peer, test.peer),
             split,
             _both(train.group, test.group),
+            said=train.said,
         )
     names = list(found.column_names)
     label = _one(where, "label", LABELS, names)
     example = _one(where, "example", EXAMPLES, names)
     rest = {key: next((n for n in ROLES[key] if n in names), None) for key in ("peer", "group")}
+    given: Any = {key: np.asarray(found[name]) for key, name in rest.items() if name is not None}
+    if example in TOKENS:
+        ids = list(found[example])
+        return Columns(ids, np.asarray(found[label]), **given, said=Form("tokens"))
     try:
         x = np.stack([np.asarray(value) for value in found[example]])
     except ValueError:
         raise DataError(
             f"{where}: examples in {example!r} differ in shape; resize them first"
         ) from None
-    given: Any = {key: np.asarray(found[name]) for key, name in rest.items() if name is not None}
     return Columns(x, np.asarray(found[label]), **given)
 
 
@@ -57,7 +63,9 @@ def _both(one: Array | None, other: Array | None) -> Array | None:
 def _one(where: str, what: str, known: Sequence[str], names: Sequence[str]) -> str:
     found = next((name for name in known if name in names), None)
     if found is None:
+        text = "; turn text into ids of tokens first (input_ids)" if "text" in names else ""
         raise DataError(
-            f"{where}: no {what} column; expected one of {', '.join(known)}, got {', '.join(names)}"
+            f"{where}: no {what} column; expected one of {', '.join(known)}, got"
+            f" {', '.join(names)}{text}"
         )
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from amity.data.base import Dataset, datasets
 from amity.data.columns import Fraction, dataset_of, from_mapping
+from amity.data.forms import Count, Form, KindName, fitting
 from amity.data.kinds import Wish
 from amity.data.schema import Scale, Schema, read_schema
 from amity.data.tables import LABEL, Found, Roles, find_table
@@ -43,8 +44,8 @@ def _existing(kind: str, path: str) -> Path:
 @datasets.register("arrays")
 @dataclass(frozen=True)
 class Arrays:
-    """Own arrays: a .npz file, or a folder of .npy files, with x, y and optionally peer, split and
-    group."""
+    """Own arrays: a .npz file, or a folder of .npy files, with x (or several x_NAME), y and
+    optionally lengths, peer, split and group."""
 
     path: str = ""
     """Where it is."""
@@ -52,10 +53,30 @@ class Arrays:
     """Share of the examples that is set aside for testing, where the data does not say which."""
     scale: Scale = field(default="standard", metadata=QUIET)
     """standard: inputs get mean 0 and deviation 1; none: they stay as they are."""
+    kind: KindName = field(default="", metadata=QUIET)
+    """What inputs are: table, series (channels x time), image or tokens; of several inputs
+    name:kind, with commas between. Empty: what their shape says."""
+    length: Count = field(default=0, metadata=QUIET)
+    """Tokens of a sequence at most: longer ones are cut; 0: as many as the longest has."""
+    vocabulary: Count = field(default=0, metadata=QUIET)
+    """How many ids of tokens there are, 0 (padding) included; 0: one more than the last that
+    occurs."""
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "mlp"}}
 
+    @classmethod
+    def suiting(cls, options: Mapping[str, Any], chosen: bool) -> Mapping[str, Any]:
+        """What fits these arrays; `chosen`: somebody has said which model."""
+        kind = options.get("kind") or ("tokens" if _has_lengths(options.get("path")) else "")
+        return {**cls.suits, **fitting(kind)}
+
     def load(self) -> Dataset:
+        return self._read(numbers=False)
+
+    def numbers(self) -> Dataset:
+        return self._read(numbers=True)
+
+    def _read(self, *, numbers: bool) -> Dataset:
         path = _existing("arrays", self.path)
         try:
             if path.is_dir():
@@ -68,7 +89,19 @@ class Arrays:
         except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
             raise DataError(f"{path}: cannot be read as arrays ({error})") from None
         columns = from_mapping(str(path), arrays)
-        return dataset_of(str(path), columns, self.test_share, self.scale)
+        said = replace(columns, said=Form(self.kind, self.length, self.vocabulary))
+        return dataset_of(str(path), said, self.test_share, self.scale, numbers)
+
+
+def _has_lengths(path: Any) -> bool:
+    """Whether arrays are sequences of tokens, one after the other."""
+    try:
+        if Path(path).is_dir():
+            return (Path(path) / "lengths.npy").exists()
+        with zipfile.ZipFile(path) as file:
+            return "lengths.npy" in file.namelist()
+    except (OSError, TypeError, ValueError, zipfile.BadZipFile):  # told when it is read
+        return False
 
 
 @datasets.register("images")
@@ -132,15 +165,28 @@ class Table:
     schema: str = field(default="", metadata=QUIET)
     """The file that all members agree on, as `amity data schema` writes it: kinds, values, rules,
     classes."""
+    target: Names = field(default="", metadata=QUIET)
+    """The columns with the answers where they are no classes, separated by commas: numbers
+    (task=regress), or 0 and 1 for each label (task=multilabel). Empty: the label column."""
 
     suits: ClassVar[Mapping[str, Any]] = {"model": {"name": "mlp"}}
 
     def load(self) -> Dataset:
+        if self.target:
+            raise DataError(
+                f"data.target: {self.target} names numbers, and task=classify wants classes; use"
+                " task=regress or task=multilabel, or data.label=COLUMN for a column of classes"
+            )
         found = self.find()
         return dataset_of(found.where, found.columns(), self.test_share, found.schema.scale)
 
-    def find(self) -> Found:
-        """The table, understood as far as possible."""
+    def numbers(self) -> Dataset:
+        found = self.find(numbers=True)
+        scale = found.schema.scale
+        return dataset_of(found.where, found.columns(), self.test_share, scale, numbers=True)
+
+    def find(self, *, numbers: bool = False) -> Found:
+        """The table, understood as far as possible; with `numbers` its answers are no classes."""
         path, schema = _existing("table", self.path), self._agreed()
         wish = Wish(
             missing=self.missing,
@@ -149,13 +195,16 @@ class Table:
             scale=self.scale,
         )
         return find_table(
-            path, self._roles(schema), wish, split_names(self.na), schema, self.schema
+            path, self._roles(schema, numbers), wish, split_names(self.na), schema, self.schema
         )
 
-    def _roles(self, schema: Schema | None) -> Roles:
+    def _roles(self, schema: Schema | None, numbers: bool) -> Roles:
         agreed = schema.label if schema is not None and self.label == Table.label else ""
+        label, agreed_on = agreed or self.label, schema.targets if schema is not None else ()
+        targets = split_names(self.target) or tuple(c.name for c in agreed_on) or (label,)
         return Roles(
-            label=agreed or self.label,
+            label=targets[0] if numbers else label,
+            targets=targets if numbers else (),
             peer=self.peer,
             split=self.split,
             group=self.group or "",

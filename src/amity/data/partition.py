@@ -59,6 +59,7 @@ class Partition(Protocol):
 
 
 partitions: Registry[Partition] = Registry("partition", "deal", home="amity.data")
+"""How examples are dealt out to peers, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)

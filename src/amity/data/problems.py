@@ -72,6 +72,15 @@ TROUBLES = {
         " which need not be done at all members",
     ),
     "label": Trouble("cannot be the label", "correct it, or say data.label=COLUMN"),
+    "no target": Trouble(
+        "is not in the file",
+        "say which column holds the answers with data.target=COLUMN; there are {roles}",
+    ),
+    "target": Trouble(
+        "{is_} no number in some rows",
+        "correct it or leave these rows out, or say data.target=COLUMN, or use task=classify"
+        " data.label=COLUMN for classes",
+    ),
 }
 
 

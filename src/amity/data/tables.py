@@ -34,6 +34,8 @@ class Roles:
     split: str = ""
     group: str = ""
     drop: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    """Columns of answers that are no classes; the first of them is the label."""
 
     @property
     def others(self) -> dict[str, str]:
@@ -42,7 +44,7 @@ class Roles:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (self.label, *self.others.values(), *self.drop)
+        return (self.label, *self.others.values(), *self.drop, *self.targets[1:])
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,14 @@ class Found:
             raise DataError(f"{self.where}: {in_one_line(self.problems, self.file)}{hint}")
         data, roles = self.frame.data, self.roles
         rest: Any = {key: data[name].to_numpy() for key, name in roles.others.items()}
+        targets, notes = roles.targets, tuple(self.notes)
+        if targets:
+            numbers = np.stack([Values(data[name]).numbers for name in targets], 1)
+            return Columns(
+                self.cells, numbers, **rest, form=self.schema, notes=notes, answered=targets
+            )
         labels = labels_of(self.label, self.schema)
-        return Columns(self.cells, labels, **rest, form=self.schema, notes=tuple(self.notes))
+        return Columns(self.cells, labels, **rest, form=self.schema, notes=notes)
 
     @property
     def notes(self) -> Iterator[str]:
@@ -87,12 +95,25 @@ class Found:
         unused = [name for name in self.values if name not in inputs] if self.file else []
         if unused:
             yield f"not in {self.file}, left out: {', '.join(map(repr, unused))}"
+        yield from self._moved() if self.file else ()
         for column in self.schema.columns if not self.file else ():
             if _counts_rows(column, self.values[column.name]):
                 yield (
                     f"column {column.name!r} has another whole number in every row; if it is an"
                     f" id, leave it out with data.drop={column.name}"
                 )
+
+    def _moved(self) -> Iterator[str]:
+        """Whether columns stand in another order than in the schema file, and the first that
+        does."""
+        there = [column.name for column in self.schema.columns if column.name in self.values]
+        here = [name for name in self.values if name in {*there}]
+        apart = [(mine, other) for mine, other in zip(here, there, strict=True) if mine != other]
+        if apart:
+            yield (
+                f"columns stand in another order than in {self.file} ({apart[0][0]!r} where"
+                f" {apart[0][1]!r} is there); they are found by name"
+            )
 
 
 def find_table(
@@ -123,7 +144,11 @@ def understood(
         schema = Schema(classes=(), columns=tuple(columns), scale=wish.scale)
     schema = replace(schema, label=roles.label, ignore=(*roles.others.values(), *roles.drop))
     cells = Cells.of(schema, found, by_file=bool(file))
-    problems += [*cells.problems, *_label_problems(where, frame, roles.label, schema)]
+    problems += cells.problems
+    if roles.targets:
+        problems += [p for name in roles.targets for p in _target_problems(frame, name)]
+    else:
+        problems += _label_problems(where, frame, roles.label, schema)
     if not schema.columns and not problems:
         raise DataError(f"{where}: no columns are left as inputs")
     return Found(where, frame, roles, cells, tuple(problems), file, found)
@@ -134,7 +159,8 @@ def _checked(
 ) -> Roles:
     """Every column that is named must be there; those that a schema leaves out need not."""
     asked = [*roles.others.items(), *(("drop", name) for name in roles.drop)]
-    if roles.label != LABEL:
+    asked += [("target", name) for name in roles.targets if name != LABEL]
+    if roles.label != LABEL and not roles.targets:
         asked.append(("label", roles.label))
     for key, name in (*asked, *(("categories", name) for name in wish.categories)):
         if name not in names:
@@ -158,6 +184,21 @@ def _label_problems(where: str, frame: Frame, label: str, schema: Schema) -> lis
     except DataError as error:
         return [Problem("label", label, str(error).removeprefix(f"{where}: "))]
     return []
+
+
+def _target_problems(frame: Frame, name: str) -> list[Problem]:
+    """What is wrong with a column of answers that should be numbers."""
+    if name not in frame.data.columns:
+        few = ", ".join(_few(list(frame.data.columns), 12))
+        return [Problem("no target", name, roles=few)]
+    values = Values(frame.data[name])
+    bad = ~np.isfinite(values.numbers)
+    if not bad.any():
+        return []
+    first, word = int(bad.argmax()), "nothing"
+    if values.codes[first] >= 0:
+        word = repr(values.words[values.codes[first]][:40])
+    return [Problem("target", name, f"{word} in {rows(int(bad.sum()), len(bad), first)}")]
 
 
 def labels_of(values: Values, schema: Schema) -> np.ndarray[Any, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from amity.data.base import Dataset
-from amity.data.shift import Always, OfImages, Setting, shifts
+from amity.data.shift import Always, OfImages, OfNumbers, Setting, shifts
 from amity.lazy import torch
 from amity.rng import rng
 
@@ -89,13 +89,15 @@ class PermuteLabels(Always):
         return x, torch.from_numpy(names)[y]
 
     def refusal(self, dataset: Dataset, groups: int) -> str:
+        if dataset.strata is not None:
+            return "needs classes, and the answers here are none; use another shift"
         classes = dataset.classes
         return too_few("classes", classes, moved_of(self.strength, classes), groups)
 
 
 @shifts.register("permute_pixels")
 @dataclass(frozen=True)
-class PermutePixels(Always):
+class PermutePixels(OfNumbers):
     """Each group has its pixels (or columns of its table) in another order.
 
     A share `strength` of the places (two at least) change with each other, by the group's lot.
@@ -114,8 +116,9 @@ class PermutePixels(Always):
         return flat[..., torch.from_numpy(order)].reshape(x.shape), y
 
     def refusal(self, dataset: Dataset, groups: int) -> str:
-        places = math.prod(dataset.shape[1:] or dataset.shape)
-        return too_few("places", places, moved_of(self.strength, places), groups)
+        places = math.prod(dataset.sides[1:] or dataset.sides)
+        few = too_few("places", places, moved_of(self.strength, places), groups)
+        return super().refusal(dataset, groups) or few
 
 
 @shifts.register("rotate")
@@ -170,7 +173,7 @@ class Zoom(OfImages):
 
 @shifts.register("invert")
 @dataclass(frozen=True)
-class Invert(Always):
+class Invert(OfNumbers):
     """Each group sees other parts of its examples as a negative.
 
     With b bits in the number of the last group, the columns of an image (or of a table) are cut
@@ -195,9 +198,10 @@ class Invert(Always):
         return max(1, (groups - 1).bit_length())
 
     def refusal(self, dataset: Dataset, groups: int) -> str:
-        width, bits = dataset.shape[-1], self._bits(groups)
-        if bits <= width:
-            return ""
+        unfit = super().refusal(dataset, groups)
+        width, bits = (0, *dataset.sides)[-1], self._bits(groups)
+        if unfit or bits <= width:
+            return unfit
         return (
             f"{groups} groups need {bits} columns of their own, got examples of shape"
             f" {dataset.shape}; use shift.groups<={2**width}"
@@ -208,13 +212,13 @@ def negative(x: torch.Tensor, at: Setting) -> torch.Tensor:
     """Bright is dark and dark is bright."""
     if x.dtype == torch.uint8:
         return 255 - x
-    whole = at.dataset.pixels.x[torch.from_numpy(at.dataset.train)]
+    whole: torch.Tensor = at.dataset.pixels.x[torch.from_numpy(at.dataset.train)]
     return whole.amin(0) + whole.amax(0) - x
 
 
 @shifts.register("scale")
 @dataclass(frozen=True)
-class Scale(Always):
+class Scale(OfNumbers):
     """Each group measures in other units: its values are multiplied by e^u, with u from
     −`strength` in group 0 to `strength` in the last."""
 

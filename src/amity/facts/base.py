@@ -63,6 +63,9 @@ class Fact:
     sends: ClassVar[bool] = False
     raw: ClassVar[bool] = False
     reference: ClassVar[bool] = False
+    single: ClassVar[bool] = False
+    """Whether it looks at models one by one, or lets mine be looked at: not where models are known
+    by their masked sum alone."""
 
     def name_of(self, spec: CardSpec | None) -> str:
         """The name of the fact in reports on privacy. For cards it names the proxy on them."""

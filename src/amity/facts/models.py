@@ -37,6 +37,7 @@ class ModelFact(Fact):
     START may be asked about too."""
 
     moves = frozenset({"model"})
+    single = True
     together: ClassVar[bool] = False
     """Whether an answer depends on who else is asked about."""
 

@@ -57,6 +57,7 @@ class Probe(Fact):
     moves = frozenset({"card", "reply"})
     sends = True
     raw = True
+    single = True
 
     def serve(
         self, host: Peer, guest: Share, visitor: PeerId, spec: CardSpec | None, degree: int

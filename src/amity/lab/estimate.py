@@ -11,6 +11,7 @@ from functools import cache
 
 from amity.config import Config
 from amity.core import Band, PeerId
+from amity.data.inputs import tensors_of
 from amity.data.samples import PeerData
 from amity.lab.traffic import Sample, total
 from amity.learn.learner import DpSgd, Learner
@@ -128,7 +129,8 @@ def estimate(configs: Sequence[Config], jobs: int) -> Estimate:
     kept = len(config.optimiser.instance.remembers) if config.train.keep else 0
     matrices = 2 * (1 + kept) * config.peers * sample.learner.layout.size * 4
     places = {id(x): x for x in (dataset.pixels.x, *(d.train.pixels.x for d in data.values()))}
-    held = sum(x.numel() * x.element_size() for x in places.values())
+    tensors = [part for x in places.values() for part in tensors_of(x)]
+    held = sum(part.numel() * part.element_size() for part in tensors)
     return Estimate(
         seconds / at_once,
         held + jobs * (matrices + 250_000_000),

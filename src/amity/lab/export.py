@@ -6,11 +6,13 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from amity._version import __version__
 from amity.core import PeerId
+from amity.data.inputs import Several
 from amity.data.own import split_names
 from amity.errors import ConfigError, RunDirError, StorageError, needs, unknown
 from amity.lab.standing import Standing, Stood, standing
@@ -44,11 +46,13 @@ def export(
     *,
     onnx: bool = False,
     tell: Callable[[str], None] = lambda _peer: None,
+    trust: bool = False,
 ) -> list[Taken]:
     """Write last.safetensors, best.safetensors (where there are validation examples) and MODEL.md
-    for one peer or for all: of a run or a swarm into OUT/PEER/, of a peer's folder into OUT/."""
+    for one peer or for all: of a run or a swarm into OUT/PEER/, of a peer's folder into OUT/.
+    Code that the run names must be yours already, or you say `trust=True`."""
     path = Path(path)
-    found = standing(path)
+    found = standing(path, trust)
     if peer and peer not in found.states:
         raise ConfigError(unknown("peer", peer, found.states))
     base = out or path / "export"
@@ -89,8 +93,7 @@ def _take(found: Standing, stood: tuple[Stood, Stood | None], folder: Path, onnx
     written, files = [], []
     for which, one in kinds:
         theta = found.model(one)
-        slots = found.shard.world.learner.layout.slots
-        tensors = {slot.name: slot.of(theta).clone() for slot in slots}
+        tensors = found.shard.world.learner.complete(theta)
         written.append(_described(found, which, one, theta))
         files.append(write_model(folder, written[-1], tensors))
         if onnx:
@@ -106,9 +109,11 @@ def _as_onnx(found: Standing, file: Path, name: PeerId) -> tuple[Path, str]:
     with needs("onnx", "onnx", "onnxruntime", "onnxscript"):
         from amity.use.onnxfile import write_onnx
     test = found.data[name].test.first(TRIED)
-    x = test.pixels.x[test.index].cpu().float().numpy()
-    path, apart = write_onnx(open_model(file), x)
-    return path, f"{path}: at most {apart:.1e} from torch, on {len(x)} test examples"
+    given = test.pixels.x[test.index]
+    parts = given.parts if isinstance(given, Several) else {"": given}
+    arrays = {name: part.cpu().numpy() for name, part in parts.items()}
+    path, apart = write_onnx(open_model(file), arrays.get("", arrays))
+    return path, f"{path}: at most {apart:.1e} from torch, on {len(test)} test examples"
 
 
 def _make(folder: Path) -> None:
@@ -136,25 +141,37 @@ def _described(found: Standing, which: Which, stood: Stood, theta: torch.Tensor)
     pixels, schema = found.data[name].test.pixels, found.dataset.schema
     return Description(
         schema=schema,
-        pictures=_are_pictures(pixels.x),
+        pictures=not isinstance(pixels.x, Several) and _are_pictures(pixels.x),
         na=split_names(getattr(config.data.instance, "na", "")),
         model={"name": config.model.name, **config.model.options},
         code=config.model.code,
+        **_learnt(found),
         origin=Origin(
             peer=name,
             which=which,
             rounds=stood.record.round + 1,
             planned=config.rounds,
-            accuracy=stood.record.accuracy,
-            validation=stood.record.accuracy_validation,
+            accuracy=stood.record.lead(),
+            validation=stood.record.lead("validation"),
             examples=_examples(found, name),
             until=stood.until,
-            run=_run(found, name, len(theta)),
+            run=_run(found, name),
             privacy=found.privacy(name),
             personal=not torch.equal(theta, stood.tensors["start"]),
             version=__version__,
         ),
     )
+
+
+def _learnt(found: Standing) -> dict[str, Any]:
+    """The task of a run, where it is not to tell classes apart as usual."""
+    pick, target = found.config.task, found.dataset.target
+    known: dict[str, Any] = {}
+    if "task" in found.config.to_dict():
+        known |= {"learnt": pick.to_dict(), "task_code": pick.code}
+    if found.dataset.strata is not None:
+        known |= {"task": pick.label, "size": target.size, "places": target.places}
+    return known
 
 
 def _are_pictures(x: torch.Tensor) -> bool:
@@ -167,7 +184,16 @@ def _examples(found: Standing, name: PeerId) -> tuple[int, int, int]:
     return len(data.train), len(data.validation), len(data.test)
 
 
-def _run(found: Standing, name: PeerId, parameters: int) -> dict[str, str]:
+def _network(found: Standing) -> str:
+    """The network in words: how large it is, and how much of it was trained."""
+    learner = found.shard.world.learner
+    every = sum(p.numel() for p in learner.module.parameters())
+    trained = sum(slot.numel for slot in learner.layout.slots)
+    some = f", {trained:,} of them trained" if trained < every else ""
+    return f"{found.config.model.label}, {every:,} parameters{some}"
+
+
+def _run(found: Standing, name: PeerId) -> dict[str, str]:
     """What was run, in words. No paths: an export is made to be handed on."""
     config, train = found.config, found.config.train
     file = Path(str(config.data.options.get("path", ""))).name
@@ -176,10 +202,12 @@ def _run(found: Standing, name: PeerId, parameters: int) -> dict[str, str]:
         "peers": found.company,
         "strategy": config.label,
         "method": config.method.label,
-        "network": f"{config.model.label}, {parameters:,} parameters",
+        "network": _network(found),
         "training": f"lr {train.lr:g}, {train.epochs} epochs a round, batches of {train.batch}",
         "seed": str(config.seed),
     }
+    if config.weights_digest:
+        words["started from weights"] = f"SHA-256 {config.weights_digest}"
     if found.data[name].origin not in ("", name):
         words["this peer in the data"] = found.data[name].origin
     if not config.attack.instance.harmless:

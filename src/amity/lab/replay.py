@@ -10,13 +10,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from amity.core import PeerId, Reference, Row
 from amity.errors import RunDirError
 from amity.events import CellId, Event, RoundDone, RunDone, RunStarted
 from amity.lab.comparison import runs_of
 from amity.lab.result import Result
-from amity.records import PeerRecord, Report, TimingRecord
+from amity.records import PeerRecord, Report, TimingRecord, WhyRecord
 from amity.store import how_to_go_on, read_config, read_records
 
 
@@ -72,6 +73,9 @@ def reports(result: Result) -> Iterator[Report]:
     for edge in result.edges:
         rows.setdefault(edge.round, {})[edge.peer] = edge.row
     seconds = _seconds(result.path)
+    why: dict[int, dict[PeerId, Any]] = {}
+    for known in read_records(result.path / "why.jsonl", WhyRecord):
+        why.setdefault(known.round, {})[known.peer] = known.facts
     for network in result.rounds:
         at = network.round
         if at not in peers or at not in rows:
@@ -85,6 +89,7 @@ def reports(result: Result) -> Iterator[Report]:
             rows=rows[at],
             network=network,
             seconds=seconds.get(at, {}),
+            why=why.get(at, {}),
         )
 
 

@@ -17,11 +17,14 @@ from amity.round.build import deal_out, load_data
 from amity.show.notebook import figure_of, frame, save, short_html
 from amity.show.story import Story
 from amity.store import commits, read_records
+from amity.tasks import Metric
 from amity.topology import peer_names
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
+
+    from amity.store import Crossed
 
 OfRound = TypeVar("OfRound", PeerRecord, EdgeRecord)
 
@@ -62,26 +65,32 @@ class Result:
 
     @property
     def curve(self) -> list[tuple[int, float]]:
-        """Round and mean test accuracy, wherever it was measured."""
-        return [(r.round, r.accuracy) for r in self.rounds if r.accuracy is not None]
+        """Round and the leading metric (of classes test accuracy), mean over honest peers, wherever
+        it was measured."""
+        found = [(r.round, r.lead()) for r in self.rounds]
+        return [(round, value) for round, value in found if value is not None]
 
     @cached_property
     def start(self) -> float | None:
-        """Mean test accuracy of the untrained model over all honest peers; None if it was not
-        measured."""
-        first = [r.accuracy_start for r in self.metrics if r.round == 0 and not r.attacker]
+        """The same of the untrained model; None if it was not measured."""
+        first = [r.lead("start") for r in self.metrics if r.round == 0 and not r.attacker]
         known = [value for value in first if value is not None]
         return sum(known) / len(known) if known else None
 
     @property
     def accuracy(self) -> float:
-        """Mean test accuracy over all honest peers in the last round."""
+        """The same in the last round; of other tasks than classes it is called `score`, too."""
         return self.curve[-1][1]
 
     @property
+    def score(self) -> float:
+        """The leading metric, mean over all honest peers in the last round."""
+        return self.accuracy
+
+    @property
     def best(self) -> float:
-        """The best mean test accuracy of any round: it selects on the test set, as papers do."""
-        return max(accuracy for _, accuracy in self.curve)
+        """The best of any round: it selects on the test set, as papers do."""
+        return self.metric.best(value for _, value in self.curve)
 
     @cached_property
     def origins(self) -> dict[PeerId, str]:
@@ -90,11 +99,17 @@ class Result:
         data = deal_out(self.config, load_data(self.config), names)
         return {name: data[name].origin for name in names}
 
-    def final(self, key: str = "accuracy") -> dict[PeerId, float]:
-        """A metric of every honest peer in the last round."""
+    def final(self, key: str = "lead") -> dict[PeerId, float]:
+        """A metric of every honest peer in the last round: the leading one (`lead_validation`: on
+        validation examples), a field of its record, or one of its further metrics."""
         last = self.rounds[-1].round
         honest = [r for r in self.metrics if r.round == last and not r.attacker]
-        return {r.peer: value for r in honest if (value := r.value(key)) is not None}
+        return {r.peer: value for r in honest if (value := _value(r, key)) is not None}
+
+    @cached_property
+    def metric(self) -> Metric:
+        """The one that leads."""
+        return self.config.metric
 
     @property
     def privacy(self) -> str:
@@ -128,6 +143,13 @@ class Result:
             for peer in commit.memory
         }
 
+    def matrix(self, alone: str | Path | None = None) -> Crossed:
+        """Every peer's final model on every peer's test examples: `.scores`, `.sentences`, `.rows`.
+        `alone` is the folder of a run with strategy=local, for what each would have alone."""
+        from amity.lab.matrix import matrix
+
+        return matrix(self.path, alone, trust=True)  # its code is loaded: it is this config's
+
     # -- showing -----------------------------------------------------------------------------------
 
     @cached_property
@@ -138,7 +160,9 @@ class Result:
     def table(self) -> Any:
         """One line per round and peer: a pandas DataFrame, or a list of dicts without pandas."""
         lines = [record.line() for record in self.metrics]
-        return frame([{k: v for k, v in line.items() if k != "by_class"} for line in lines])
+        return frame(
+            [{k: v for k, v in line.items() if k not in ("by_class", "metrics")} for line in lines]
+        )
 
     def figure(self, name: str = "accuracy") -> Figure:
         """A panel of the report as a matplotlib figure: accuracy, bytes, matrix, taken, ..."""
@@ -166,3 +190,11 @@ class Result:
 
     def _repr_html_(self) -> str:
         return short_html(self.story)
+
+
+def _value(record: PeerRecord, key: str) -> Any:
+    lead, _, of = key.partition("_")
+    if lead == "lead":
+        return record.lead(of)
+    found = record.value(key)
+    return (record.metrics or {}).get(key) if found is None else found

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from amity.config import ASIDE, Config, load, nested, read_toml, resolve
+from amity.config import ASIDE, Config, code_named, guarded, load, nested, read_toml, resolve
 from amity.core import Reference
 from amity.errors import RunDirError
 from amity.events import CellId, Tell, Teller
@@ -18,28 +18,43 @@ from amity.round.build import in_one_process, load_data
 from amity.round.stopping import Stopping
 from amity.simulate import Simulation
 from amity.simulate.crew import CrewLost
-from amity.sinks.stream import Stream, Wanted
-from amity.store import RunDir, commits, ended, note_command, read_config, read_records
+from amity.sinks.stream import Stream, Wanted, admit_sinks
+from amity.store import (
+    RunDir,
+    commits,
+    ended,
+    note_command,
+    read_config,
+    read_records,
+    write_world,
+)
 
 Given: TypeAlias = Config | Mapping[str, Any] | str | Path | None
 """What the public functions take for a config: a Config, a mapping, a TOML file, or nothing."""
 
 
-def as_config(config: Given, overrides: Mapping[str, Any]) -> Config:
-    """The config of a run, with these keys on top."""
+def as_config(config: Given, overrides: Mapping[str, Any], *, real: bool = False) -> Config:
+    """The config of a run, with these keys on top. `real`: for real peers, which are on their guard
+    unless a whole Config says what they do."""
     if isinstance(config, Config):
         return config.replace(**overrides) if overrides else config
     if isinstance(config, Mapping):
         own = {key: value for key, value in config.items() if key not in ASIDE}
-        return resolve([nested(own), nested(overrides)])
-    return load(config, overrides)
+        layers = [nested(own), nested(overrides)]
+        code_named(layers, but=layers)  # what a program passes is its own
+        return resolve(guarded(layers) if real else layers)
+    return load(config, overrides, real=real)
 
 
 def sinks_of(config: Given, sinks: Wanted) -> Wanted:
     """The sinks that were asked for, or those named in the file (or mapping) of the run."""
     if sinks is not None or config is None or isinstance(config, Config):
         return sinks
-    given: Wanted = (config if isinstance(config, Mapping) else read_toml(config)).get("sinks")
+    if isinstance(config, Mapping):
+        named: Wanted = config.get("sinks")
+        return named
+    given: Wanted = read_toml(config).get("sinks")
+    admit_sinks(config, given)
     return given
 
 
@@ -78,15 +93,18 @@ def run_into(path: Path, config: Config, teller: Teller) -> Result:
         return _go(RunDir.create(path, simulation.config), simulation, teller)
 
 
-def resume(path: str | Path, sinks: Wanted = None, rounds: int | None = None) -> Result:
+def resume(
+    path: str | Path, sinks: Wanted = None, rounds: int | None = None, *, trust: bool = False
+) -> Result:
     """Continue a run that was interrupted. The end is bit-identical to that of an uninterrupted
     run.
 
     With `rounds`, a run goes on past its planned end: `amity.resume("runs/x", rounds=400)`. What
-    was done stays as it is, to the bit.
+    was done stays as it is, to the bit. Code that the directory names must be yours already, or you
+    say `trust=True`.
     """
-    stream = Stream(sinks)
-    directory = RunDir.open(Path(path)) if rounds is None else extended(Path(path), rounds)
+    stream, path = Stream(sinks), Path(path)
+    directory = RunDir.open(path, trust) if rounds is None else extended(path, rounds, trust)
     config = directory.config
     with (
         stream,
@@ -96,9 +114,9 @@ def resume(path: str | Path, sinks: Wanted = None, rounds: int | None = None) ->
         return _go(directory, simulation, teller)
 
 
-def extended(path: Path, rounds: int) -> RunDir:
+def extended(path: Path, rounds: int, trust: bool = False) -> RunDir:
     """The directory of a run that is to have so many rounds, and knows it."""
-    with RunDir.open(path) as held:  # nobody else is at work in it
+    with RunDir.open(path, trust) as held:  # nobody else is at work in it
         longer = held.config.replace(rounds=rounds)
         if (last := ended(path)) is not None and rounds > held.config.rounds:
             raise RunDirError(
@@ -133,6 +151,7 @@ def _go(directory: RunDir, simulation: Simulation, teller: Teller) -> Result:
         if (dataset := load_data(config)).form is not None:
             directory.same_data(dataset.schema)
         note_command(directory.path)
+        write_world(directory.path, simulation.friendship, dataset.names)
         teller.started(course.begin(), config.to_dict())
         losses, whole = 0, True
         while not course.over or not whole:
@@ -161,7 +180,7 @@ class _Course:
     def __init__(self, directory: RunDir, simulation: Simulation) -> None:
         self._directory, self._simulation = directory, simulation
         self._config = directory.config
-        self._stopping, self._ended = Stopping(self._config.stop), False
+        self._stopping, self._ended = Stopping(self._config.stop, self._config.metric.more), False
 
     def begin(self) -> int:
         """Go back to the newest checkpoint. Returns the next round; for a run that was ended early,
@@ -190,7 +209,8 @@ class _Course:
 
 
 def restored(path: str | Path) -> Simulation:
-    """The simulation as the newest checkpoint of a run left it, in this process."""
+    """The simulation as the newest checkpoint of a run left it, in this process. Its code was
+    admitted."""
     config = read_config(Path(path))
     own = config.engine.common
     config = in_one_process(config, vectorise=own.vectorise, group=own.group)

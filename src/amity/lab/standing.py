@@ -21,11 +21,13 @@ from amity.round.build import load_data, make_shard, one_thread
 from amity.round.shard import Shard
 from amity.store import (
     Commit,
+    admit_code,
     best_model,
     best_records,
     commits,
     read_config,
     read_records,
+    refuse_no_run,
     same_code,
     schema_of,
 )
@@ -117,7 +119,7 @@ class Standing:
         return self._seen[path]
 
     def _best(self, name: PeerId, files: _Files) -> Stood | None:
-        best = best_records(files.records[name]).get(name)
+        best = best_records(files.records[name], self.config.metric).get(name)
         archive = None if best is None else best_model(self.states[name], best)
         return None if best is None or archive is None else files.stood(best, archive.of(name))
 
@@ -150,21 +152,24 @@ class Standing:
         return "" if found is None else found.statement
 
 
-def standing(path: Path) -> Standing:
-    """Whatever a path holds: a run, a swarm, a peer's folder or its state."""
+def standing(path: Path, trust: bool = False) -> Standing:
+    """Whatever a path holds: a run, a swarm, a peer's folder or its state. Its code is yours, or
+    you trust it."""
     if (path / "peer.toml").is_file():
-        return _of_peer(path)
+        return _of_peer(path, trust)
     if (path.parent / "peer.toml").is_file() and (path / "config.toml").is_file():
-        return _of_peer(path.parent)
+        return _of_peer(path.parent, trust)
     if (path / "config.toml").is_file() and (path / "peers").is_dir():
-        return _of_swarm(path)
+        return _of_swarm(path, trust)
     several = sorted(file.parent.name for file in path.glob("*/peer.toml"))
     if several and not (path / "config.toml").is_file():
         raise RunDirError(f"{path}: holds the folders of {', '.join(several)}; export one of them")
-    return _of_run(path)
+    return _of_run(path, trust)
 
 
-def _of_run(path: Path, states: Mapping[PeerId, Path] | None = None) -> Standing:
+def _of_run(path: Path, trust: bool, states: Mapping[PeerId, Path] | None = None) -> Standing:
+    refuse_no_run(path)
+    admit_code(path, trust)
     same_code(path, read_config(path))
     simulation = restored(path)
     if states:
@@ -181,20 +186,21 @@ def _of_run(path: Path, states: Mapping[PeerId, Path] | None = None) -> Standing
     )
 
 
-def _of_swarm(path: Path) -> Standing:
+def _of_swarm(path: Path, trust: bool) -> Standing:
     states = {at.name: at / "state" for at in sorted((path / "peers").iterdir()) if at.is_dir()}
-    return _of_run(path, states)
+    return _of_run(path, trust, states)
 
 
-def _of_peer(folder: Path) -> Standing:
+def _of_peer(folder: Path, trust: bool) -> Standing:
     with needs_peers():
         from amity.net.setup import read_setup
     whole = folder.resolve().parent.parent
     if folder.resolve().parent.name == "peers" and (whole / "config.toml").is_file():
-        return _only(_of_swarm(whole), folder.resolve().name)
-    setup = read_setup(folder)
+        return _only(_of_swarm(whole, trust), folder.resolve().name)
+    setup = read_setup(folder, trust=trust)
     if not (setup.state / "config.toml").is_file():
         raise RunDirError(f"{folder}: has finished no round yet; `amity peer run {folder}` does")
+    admit_code(setup.state, trust)
     return _of_setup(setup)
 
 

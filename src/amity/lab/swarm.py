@@ -29,14 +29,18 @@ def swarm(
 ) -> Result:
     """Run real peers, one process and one certificate each: `amity.swarm(peers=4, rounds=5)`.
 
-    `net` are the keys of `net.*` (`{"transfer": "bf16"}`). Without privacy noise, the result has
-    the simulator's bits. The directory `out` holds a folder for every peer, and the whole run as
-    `amity.run` would leave it. A swarm that did not end is continued.
+    `net` are the keys of `net.*` (`{"transfer": "bf16"}`). Real peers are on their guard: where no
+    `stages` are named, the strategy's own stage clips what others send (`stages="none"`, and
+    `net={"masked": True}`: nothing does). Without privacy noise, the result has the bits of the
+    simulator with the same stages. The directory `out` holds a folder for every peer, and the whole
+    run as `amity.run` would leave it. A swarm that did not end is continued.
     """
     stream = Stream(sinks_of(config, sinks))
     given = {key.removeprefix("net."): overrides.pop(key) for key in _of_net(overrides)}
-    resolved, path = as_config(config, overrides), Path(out) if out else new_dir("swarm")
-    crowd = make_swarm(resolved, path, {**(net or {}), **given}, stream)
+    with needs_peers():
+        from amity.net.setup import on_guard
+    rules, path = {**(net or {}), **given}, Path(out) if out else new_dir("swarm")
+    crowd = make_swarm(as_config(config, overrides, real=on_guard(rules)), path, rules, stream)
     with stream, running(crowd):
         crowd.wait()
     result = gathered(crowd)

@@ -31,8 +31,9 @@ from amity.peer.proxies import Vectors
 from amity.peer.proxy import CardSpec
 from amity.rng import rng
 from amity.round.build import make_learner
+from amity.round.discovery import HEAD_BYTES
 from amity.simulate.desk import is_central
-from amity.topology import Network
+from amity.topology import Discover, Network
 
 LOOKS = 5
 """Rounds at which we look, where the network changes from round to round."""
@@ -61,7 +62,7 @@ class Sample:
 
     @classmethod
     def of(cls, config: Config, dataset: Dataset, data: Mapping[PeerId, PeerData]) -> Sample:
-        learner = make_learner(config, dataset.shape, dataset.classes)
+        learner = make_learner(config, dataset.shape, dataset.target)
         return cls(
             learner=learner,
             theta=learner.initial(),
@@ -131,12 +132,20 @@ class Sample:
         if spec is None:
             return models
         nbytes = self.sketch(spec, config.facts.examples)[1]
+        models = total([(1, models), (rounds * _exchanged(config, nbytes), Band(1, 1))])
         seen, times = traffic.cards or Band(0, 0), rounds
         if spec.once:  # and of whoever comes later
             degree = sum(count * share for count, share in self.near.items())
             most = config.peers - 1 if changes(config) else degree
             seen, times = Band(min(seen.least, degree), most), 1
         return total([(1, models), (times * nbytes, seen)])
+
+
+def _exchanged(config: Config, nbytes: int) -> float:
+    """Bytes of cards that a peer receives in a round in search of neighbours, at most in the mean:
+    one exchange that it starts, and one that it answers."""
+    rule = config.topology.instance
+    return 2.0 * rule.cards * (nbytes + HEAD_BYTES) if isinstance(rule, Discover) else 0.0
 
 
 def total(parts: Iterable[tuple[float, Band]]) -> Band:
@@ -151,14 +160,21 @@ def total(parts: Iterable[tuple[float, Band]]) -> Band:
 def changes(config: Config) -> bool:
     """Whether a peer has other neighbours in later rounds."""
     own = config.topology.common
-    return bool(own.redraw or own.trace or own.online < 1)
+    found = isinstance(config.topology.instance, Discover)
+    return found or bool(own.redraw or own.trace or own.online < 1 or own.speed)
 
 
 def _degrees(config: Config, names: tuple[PeerId, ...], *, everyone: bool) -> dict[int, float]:
     """How many neighbours peers have, by the first rounds."""
     own = config.topology.common
     network = Network(
-        config.topology.instance, names, config.seed, own.redraw, own.online, own.trace
+        config.topology.instance,
+        names,
+        config.seed,
+        own.redraw,
+        own.online,
+        own.trace,
+        speed=own.speed,
     )
     rounds = range(min(config.rounds, LOOKS if changes(config) else 1))
     found = Counter(

@@ -63,7 +63,8 @@ class Sweep:
     def _tried(self, one: Try) -> Tried:
         runs = self.comparison.results.get(one.label, [])
         values = {key: _plain(value) for key, value in one.values}
-        return Tried(one.label, one.strategy, values, scores(runs, self.chosen_on))
+        found = scores(runs, self.chosen_on)
+        return Tried(one.label, one.strategy, values, found, self.comparison.config.metric)
 
     def score(self, a_try: Try) -> float:
         return self._tried(a_try).score

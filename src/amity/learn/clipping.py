@@ -21,11 +21,15 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.func import functional_call, grad_and_value, vmap
+from torch.func import grad_and_value, vmap
 from torch.nn import functional as F
+
+from amity.learn.feeding import fed_with
 
 Named = dict[str, torch.Tensor]
 Forward = Callable[[torch.Tensor], torch.Tensor]
+Losses = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""Of every example, from what the module gives and its answers."""
 AT_ONCE = 8
 """Examples whose gradients are written down at a time: more would not stay in the cache."""
 
@@ -40,15 +44,16 @@ def factors(squares: torch.Tensor, clip: float) -> torch.Tensor:
 def by_functions(
     module: nn.Module,
     trained: Mapping[str, torch.Tensor],
-    x: torch.Tensor,
+    losses_of: Losses,
+    x: Any,
     y: torch.Tensor,
     clip: float,
 ) -> tuple[Named, torch.Tensor]:
     """The clipped sum by name of parameter, and the losses, for any module."""
 
-    def loss(parameters: Named, one: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-        logits: torch.Tensor = functional_call(module, parameters, (one[None],))
-        return F.cross_entropy(logits.float(), label[None])
+    def loss(parameters: Named, one: Any, label: torch.Tensor) -> torch.Tensor:
+        z = fed_with(module, parameters, one[None])
+        return losses_of(z.float(), label[None]).sum()
 
     each = vmap(grad_and_value(loss), in_dims=(None, 0, 0), randomness="different")
     values = {name: parameter.detach() for name, parameter in trained.items()}
@@ -61,13 +66,14 @@ def by_functions(
         for name, g in found.items():
             total[name] += (c @ g.flatten(1)).view(total[name].shape)
         losses.append(loss_b)
-    return total, torch.cat(losses) if losses else x.new_zeros(0)
+    return total, torch.cat(losses) if losses else torch.zeros(0, device=y.device)
 
 
 def by_layers(
     module: nn.Module,
     trained: Mapping[str, torch.Tensor],
     forward: Forward,
+    losses_of: Losses,
     x: torch.Tensor,
     y: torch.Tensor,
     clip: float,
@@ -77,7 +83,7 @@ def by_layers(
     if layers is None:
         return None
     with _watched(layers) as seen, torch.enable_grad():
-        losses = F.cross_entropy(forward(x), y, reduction="none")
+        losses = losses_of(forward(x), y)
     if any(len(calls) != 1 for calls in seen.values()):
         return None
     if any(len(read) != len(x) or len(z) != len(x) for ((read, z, _),) in seen.values()):
@@ -104,15 +110,16 @@ def agree(
     module: nn.Module,
     trained: Mapping[str, torch.Tensor],
     forward: Forward,
+    losses_of: Losses,
     x: torch.Tensor,
     y: torch.Tensor,
 ) -> bool:
     """Whether the fast way gives what the plain one does: asked once for a module, which may be
     anybody's."""
-    fast = by_layers(module, trained, forward, x, y, 1.0)
+    fast = by_layers(module, trained, forward, losses_of, x, y, 1.0)
     if fast is None:
         return False
-    plain = by_functions(module, trained, x, y, 1.0)
+    plain = by_functions(module, trained, losses_of, x, y, 1.0)
     return all(
         torch.allclose(fast[0][name], value, rtol=0.05, atol=1e-3)
         for name, value in plain[0].items()

@@ -9,7 +9,7 @@ import torch
 from amity.core import Moments
 from amity.learn.layout import Layout
 from amity.learn.learner import Bounds, Recipe
-from amity.learn.optimisers.registry import Vectors
+from amity.learn.optimisers.registry import Move, Vectors
 from amity.learn.stepping import STEPS, forget_outside
 
 
@@ -126,13 +126,9 @@ class Descent:
         counts = self._counts()
         for rate in sorted(set(self._rates)):
             mine = [k for k, other in enumerate(self._rates) if other == rate]
-            recipe.optimiser.step_rows(
-                [leaves[k] for k in mine],
-                [gradients[k] for k in mine],
-                {name: [held[k] for k in mine] for name, held in self._vectors.items()},
-                counts,
-                rate,
-            )
+            vectors = {name: [held[k] for k in mine] for name, held in self._vectors.items()}
+            moved, by = [leaves[k] for k in mine], [gradients[k] for k in mine]
+            recipe.optimiser.step_rows(Move(moved, by, vectors, counts, rate))
         if self._mask is not None:
             kept = [slot.of(self._mask[: self._going]).to(self._theta.dtype) for slot in self._part]
             torch._foreach_mul_(leaves, kept)

@@ -1,46 +1,43 @@
 """Local training and evaluation: the hot path.
 
-One module serves all peers of a process. Its parameters are views of one flat vector, so loading a
-peer is one copy and nothing is ever deep-copied. Convolutions run in channels_last; in `bf16` all
-passes run under autocast, while parameters, gradients of parameters and optimiser stay in fp32.
+One module serves all peers of a process. What is trained of it are views of one flat vector, so
+loading a peer is one copy and nothing is ever deep-copied; what is frozen is there once. What lies
+below the first layer that is trained need not be computed again and again (`learn/outputs.py`).
+Convolutions run in channels_last; in `bf16` all passes run under autocast, while parameters,
+gradients of parameters and optimiser stay in fp32.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from amity.core import Fitted, Moments, in_force
+from amity.data.inputs import Several, are_ids, each, pieces
 from amity.data.samples import CHUNK, Samples
+from amity.data.target import Target
 from amity.learn.clipping import agree, by_functions, by_layers
+from amity.learn.feeding import channels_last, fed
+from amity.learn.freezing import counters_of, frozen_of, resting
 from amity.learn.layout import Layout, Slot
 from amity.learn.optimisers import Optimiser
+from amity.learn.outputs import Outputs, Recalled
+from amity.learn.prefix import TRIED, prefix_of
 from amity.learn.schedules import Schedule
 from amity.learn.schedules.constant import ConstantRate
 from amity.learn.stepping import Kept, Stepper, forget_outside
+from amity.tasks import Score, Task
+from amity.tasks.classify import Classify
 
 Precision = Literal["fp32", "bf16"]
-
-
-@dataclass(frozen=True)
-class Score:
-    """Accuracy, its mean over the classes that occur (balanced), and mean cross-entropy."""
-
-    accuracy: float
-    balanced: float
-    loss: float
-    by_class: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    """Of each class that occurs: how many examples are classified right, and how many there
-    are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +107,11 @@ class Learner:
         recipe: Recipe,
         device: str = "cpu",
         precision: Precision = "fp32",
+        task: Task | None = None,
+        target: Target | None = None,
     ) -> None:
+        """Without a `task` it classifies."""
+        self.task, self.target = task or Classify(), target or Target(0)
         self.module, self.layout, self.recipe, self.precision = (
             module.to(device),
             layout,
@@ -131,14 +132,28 @@ class Learner:
             view = self._inside(self.flat, slot)
             view.copy_(self._named[slot.name].data)
             self._named[slot.name].data = view
+        for name in layout.frozen:
+            self._named[name].data = channels_last(self._named[name].data)
+        self._resting = resting(module)
+        self._norms = _gather_into(self.module, layout, self.flat)
+        self._counters = [(count, count.clone()) for count in counters_of(self.module)]
+        self.memory: Outputs | None = None
+        """What is known of the frozen part's outputs; None: they are computed with the rest."""
+        self.reuses = True
+        """Whether a fit of the head alone computes what lies below it once, and not in every step;
+        `amity bench` measures what that saves."""
+        self.notes: list[str] = []
+        """What users should know of this model, in lines."""
         self._features: torch.Tensor | None = None
         self._logits: torch.Tensor | None = None
         self._version = 0
         self._draws: bool | None = None
         self._by_layers: dict[frozenset[str], bool] = {}
         """Whether per-example gradients of these parameters can be had the fast way."""
-        self.head = module.get_submodule(layout.head_name)
-        self.head.register_forward_hook(self._catch)
+        heads = [part for name in layout.heads for part in _called(module.get_submodule(name))]
+        self.head, self._one_head = heads[0], len(heads) == 1
+        for part in heads:
+            part.register_forward_hook(self._catch)
 
     # -- theta in and out: outside, a convolution's weights stand as (out, in, h, w), inside as
     # (out, h, w, in) --------
@@ -159,6 +174,17 @@ class Learner:
             parameter = self._named[slot.name]
             parameter.requires_grad_(part is not None and part.start <= slot.start < part.stop)
             parameter.grad = None
+        for count, before in self._counters:
+            count.copy_(before)
+
+    def mode(self, training: bool, still: bool = False) -> None:
+        """Train, or be used. What is frozen is always used as it is; with `still`, statistics stay
+        too."""
+        self.module.train(training)
+        for part in self._resting:
+            part.eval()
+        for layer in self._norms if still else ():
+            layer.eval()
 
     def _theta(self) -> torch.Tensor:
         """What is inside, as theta."""
@@ -166,6 +192,16 @@ class Learner:
         for slot in self._images:
             slot.of(theta).copy_(self._inside(self.flat, slot))
         return theta
+
+    def complete(self, theta: torch.Tensor) -> dict[str, torch.Tensor]:
+        """A whole model by name: theta, and what all peers have alike."""
+        slots = (*self.layout.slots, *self.layout.statistics)
+        alike = {n: t.detach().cpu().contiguous() for n, t in self.alike().items()}
+        return {slot.name: slot.of(theta).clone() for slot in slots} | alike
+
+    def alike(self) -> dict[str, torch.Tensor]:
+        """What all peers have alike: what is frozen, and buffers that never move."""
+        return frozen_of(self.module, self.layout)
 
     def initial(self) -> torch.Tensor:
         """The parameters that the module was built with (call it before anything is loaded)."""
@@ -185,16 +221,45 @@ class Learner:
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16")
 
-    def _pass(self, x: torch.Tensor) -> torch.Tensor:
+    def _pass(self, x: Any) -> torch.Tensor:
         """What the module says, in its own precision."""
-        if x.dim() == 4:
-            x = x.contiguous(memory_format=torch.channels_last)
+        if isinstance(x, Recalled) and self.memory is not None:
+            with self.memory.prefix.given(x.outputs), self.autocast():
+                return fed(self.module, x.x)
+        x = each(x, channels_last)
         with self.autocast():
-            output: torch.Tensor = self.module(x)
-        return output
+            return fed(self.module, x)
 
-    def _forward(self, x: torch.Tensor) -> torch.Tensor:
+    def _forward(self, x: Any) -> torch.Tensor:
         return self._pass(x).float()
+
+    def spare(self, x: Any, limit: int) -> None:
+        """From now on leave out what the frozen part makes of examples, where it is known: at most
+        `limit` bytes of that are kept. The module is tried on some examples."""
+        if not self.layout.frozen or not limit or len(x) < TRIED:
+            return
+        before = self._theta()
+        with _seeded(0):
+            self._load(before, self.layout.everything)
+            made = each(x, lambda part: part if are_ids(part) else part + torch.randn_like(part))
+            prefix = prefix_of(self.module, made, self._forward, self.mode, self._stirred)
+        self._load(before, None)
+        self.forget()
+        self.memory = None if prefix is None else Outputs(prefix, limit, self.autocast)
+
+    @contextmanager
+    def _stirred(self) -> Iterator[None]:
+        """Inside, everything that is trained has other values."""
+        before = self.flat.clone()
+        with torch.no_grad():
+            self.flat.add_(torch.rand(self.flat.shape).to(self.device))
+        yield
+        with torch.no_grad():
+            self.flat.copy_(before)
+
+    def chunks(self, data: Samples) -> Iterator[tuple[Any, torch.Tensor]]:
+        """All examples, a few at a time, where nothing is trained."""
+        return data.chunks() if self.memory is None else self.memory.chunks(data)
 
     def costs(self) -> tuple[int, int]:
         """Forward and backward examples so far; the difference of two calls is what lay between
@@ -223,23 +288,25 @@ class Learner:
         spent = noise is not None and noise.steps == 0
         if epochs == 0 or len(data) == 0 or part.start == part.stop or spent:
             return Fitted(theta.clone(), float("nan"))
+        chance = self._by_chance(data)
         self._load(theta, part)
-        self.module.train()
-        at_head = part.start >= self.layout.head.start and noise is None
-        recipe = self.recipe.at(round)
+        at_head = part.start >= self.layout.head.start
+        self.mode(True, still=at_head)
+        recipe, plain = self.recipe.at(round), noise is None and not self.recipe.augment
         course = _Fitting(
             data=data,
             part=part,
             rng=rng,
             noise=noise,
-            cached=self._cached_features(data) if at_head else None,
+            cached=self._cached_features(data) if at_head and noise is None else None,
+            outputs=self.memory.of(data) if self.memory is not None and plain else None,
             optimiser=self._optimiser(part, recipe, recipe.scale(round, rounds), moments),
             clip=recipe.clip,
             hold=_Hold(self, part, bounds),
             batch=batch or recipe.batch,
         )
         mean, seed = float("nan"), int(rng.integers(2**62))
-        with _seeded(seed) if self._by_chance(data) else nullcontext():
+        with _seeded(seed) if chance else nullcontext():
             for _ in range(epochs):
                 loss = self._epoch(course)
                 mean = mean if loss is None else loss
@@ -273,7 +340,7 @@ class Learner:
             return self._private_gradient(
                 course.data, chosen, course.part, course.rng, course.noise
             )
-        loss = self._batch_loss(course.data, chosen, course.rng, course.cached)
+        loss = self._batch_loss(course, chosen)
         torch.autograd.backward(loss)
         if course.clip:
             nn.utils.clip_grad_norm_(self._trained_parameters(course.part), course.clip)
@@ -307,11 +374,13 @@ class Learner:
         if len(chosen):
             x, y = data.pixels.batch(data.index[chosen], rng if self.recipe.augment else None)
             found = (
-                by_layers(self.module, trained, self._forward, x, y, noise.clip)
-                if self._fast(trained, x)
+                by_layers(self.module, trained, self._forward, self._losses, x, y, noise.clip)
+                if self._fast(trained, x, y)
                 else None
             )
-            total, losses = found or by_functions(self.module, trained, x, y, noise.clip)
+            total, losses = found or by_functions(
+                self.module, trained, self._losses, x, y, noise.clip
+            )
         std = noise.sigma * noise.clip
         drawn = (
             torch.from_numpy(rng.standard_normal(part.stop - part.start, dtype=np.float32))
@@ -326,19 +395,19 @@ class Learner:
             trained[slot.name].grad = grad.div_(lot)
         return losses.sum()
 
-    def _fast(self, trained: dict[str, nn.Parameter], like: torch.Tensor) -> bool:
-        """Whether the fast way is right for this module: tried once, on three made-up examples."""
+    def _fast(self, trained: dict[str, nn.Parameter], like: Any, answers: torch.Tensor) -> bool:
+        """Whether the fast way is right for this module: tried once, on three made-up examples.
+        Tokens and several inputs go the plain way."""
         names = frozenset(trained)
+        if isinstance(like, Several) or are_ids(like):
+            return False
         if names not in self._by_layers:
             was = self.module.training
-            self.module.eval()
+            self.mode(False)
             made = np.random.default_rng(0).standard_normal((3, *like.shape[1:]), dtype=np.float32)
-            x, y = (
-                torch.from_numpy(made).to(self.device),
-                torch.tensor([0, 1, 0], device=self.device),
-            )
-            self._by_layers[names] = agree(self.module, trained, self._forward, x, y)
-            self.module.train(was)
+            x, y = torch.from_numpy(made).to(self.device), answers[torch.arange(3) % len(answers)]
+            self._by_layers[names] = agree(self.module, trained, self._forward, self._losses, x, y)
+            self.mode(was)
         return self._by_layers[names]
 
     def slope(
@@ -353,7 +422,7 @@ class Learner:
             return Fitted(torch.zeros_like(theta), float("nan"))
         whole = self.layout.everything
         self._load(theta, whole)
-        self.module.eval()
+        self.mode(False)
         chosen = next(self._batches(len(data), rng, private=True, batch=self.recipe.batch))
         loss = float(self._private_gradient(data, chosen, whole, rng, noise)) / max(len(chosen), 1)
         self.private_steps += 1
@@ -370,32 +439,34 @@ class Learner:
                 torch.div(grad, count, out=slot.of(gradient))
         return gradient
 
-    def _batch_loss(
-        self,
-        data: Samples,
-        chosen: torch.Tensor,
-        rng: np.random.Generator,
-        cached: torch.Tensor | None,
-    ) -> torch.Tensor:
-        if cached is None:
-            x, y = data.pixels.batch(data.index[chosen], rng if self.recipe.augment else None)
-            return F.cross_entropy(self._forward(x), y)
+    def _batch_loss(self, course: _Fitting, chosen: torch.Tensor) -> torch.Tensor:
+        if course.cached is None:
+            x, y = self._batch(course, chosen)
+            return self.task.loss(self._forward(x), y, self.target)
         with self.autocast():
-            logits = self.head(cached[chosen])
-        return F.cross_entropy(logits.float(), data.pixels.y[data.index[chosen]])
+            z = self.head(course.cached[chosen])
+        y = course.data.pixels.y[course.data.index[chosen]]
+        return self.task.loss(z.float(), y, self.target)
+
+    def _batch(self, course: _Fitting, chosen: torch.Tensor) -> tuple[Any, torch.Tensor]:
+        data = course.data
+        if course.outputs is not None and self.memory is not None:
+            return self.memory.recalled(data, chosen, course.outputs)
+        return data.pixels.batch(data.index[chosen], course.rng if self.recipe.augment else None)
 
     @torch.no_grad()
     def _cached_features(self, data: Samples) -> torch.Tensor | None:
         """What the frozen body hands to the head; None where that depends on chance or on the rest
         of the batch, or where the head is not the module's last word."""
-        if self.recipe.augment or any(
-            isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.module.modules()
-        ):
-            return None
-        if self._by_chance(data):
+        by_batch = any(
+            isinstance(m, nn.modules.batchnorm._BatchNorm) and m.running_mean is None
+            for m in self.module.modules()
+        )
+        varies = self.recipe.augment or by_batch or self._by_chance(data)
+        if varies or not self._one_head or not self.reuses:
             return None
         parts = []
-        for x, _ in data.chunks():
+        for x, _ in self.chunks(data):
             output = self._pass(x)
             if (
                 self._features is None
@@ -413,11 +484,12 @@ class Learner:
         leave it alone."""
         if self._draws is None:
             with _CHANCE:
-                self.module.train()
-                before = torch.get_rng_state()
+                self.mode(True)
+                before, flat = torch.get_rng_state(), self.flat.clone()
                 self._pass(data.pixels.batch(data.index[:2])[0])
                 self._draws = not torch.equal(before, torch.get_rng_state())
                 torch.set_rng_state(before)
+                self.flat.copy_(flat)  # a pass moves statistics
         return self._draws
 
     def _trained_parameters(self, part: slice) -> list[nn.Parameter]:
@@ -442,14 +514,14 @@ class Learner:
     def gradient(
         self, theta: torch.Tensor, data: Samples, part: slice | None = None
     ) -> tuple[torch.Tensor, float]:
-        """The gradient of the mean loss over all of `data` with respect to `part`, and that loss.
-        Nothing is trained."""
-        part = part or self.layout.everything
+        """The gradient of the mean loss over all of `data` with respect to `part` (None: to theta),
+        and that loss. Nothing is trained."""
+        part = part or slice(0, self.layout.size)
         self._load(theta, part)
-        self.module.eval()
+        self.mode(False)
         total = 0.0
-        for x, y in data.chunks():
-            loss = F.cross_entropy(self._forward(x), y, reduction="sum")
+        for x, y in self.chunks(data):
+            loss = self.task.total(self._forward(x), y, self.target)
             torch.autograd.backward(loss)
             total += float(loss.detach())
         self.forward_examples += len(data)
@@ -459,11 +531,11 @@ class Learner:
 
     @torch.no_grad()
     def loss(self, theta: torch.Tensor, data: Samples) -> float:
-        """Mean cross-entropy of theta on `data`, in evaluation mode."""
+        """Mean loss of theta on `data`, in evaluation mode."""
         self._load(theta, None)
-        self.module.eval()
+        self.mode(False)
         total = sum(
-            float(F.cross_entropy(self._forward(x), y, reduction="sum")) for x, y in data.chunks()
+            float(self.task.total(self._forward(x), y, self.target)) for x, y in self.chunks(data)
         )
         self.forward_examples += len(data)
         return total / max(len(data), 1)
@@ -472,9 +544,9 @@ class Learner:
     def mean_feature(self, theta: torch.Tensor, data: Samples) -> torch.Tensor:
         """The mean of what the body hands to the head."""
         self._load(theta, None)
-        self.module.eval()
+        self.mode(False)
         sums: list[torch.Tensor] = []
-        for x, _ in data.chunks():
+        for x, _ in self.chunks(data):
             self._forward(x)
             if self._features is not None:
                 sums.append(self._features.float().flatten(1).sum(0))
@@ -482,20 +554,27 @@ class Learner:
         return torch.stack(sums).sum(0) / max(len(data), 1)
 
     @torch.no_grad()
-    def score(self, theta: torch.Tensor, data: Samples) -> Score:
-        """Accuracy, balanced accuracy and loss on `data`: measurement, so it is not counted as a
-        cost."""
+    def score(self, theta: torch.Tensor, data: Samples, whole: bool = True) -> Score:
+        """Metrics and loss on `data`: measurement, so it is not counted as a cost. Not `whole`:
+        the leading metric is enough."""
         self._load(theta, None)
-        self.module.eval()
-        logits = torch.cat([self._forward(x) for x, _ in data.chunks()])
-        return score_of(logits, data.pixels.y[data.index])
+        self.mode(False)
+        z = torch.cat([self._forward(x) for x, _ in self.chunks(data)])
+        return self.task.score(z, data.pixels.y[data.index], self.target, whole)
 
     @torch.no_grad()
-    def probabilities(self, theta: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """Class probabilities for normalised inputs."""
+    def outputs(self, theta: torch.Tensor, x: Any) -> torch.Tensor:
+        """What the model gives for normalised inputs."""
         self._load(theta, None)
-        self.module.eval()
-        return torch.cat([torch.softmax(self._forward(part), 1) for part in torch.split(x, CHUNK)])
+        self.mode(False)
+        return torch.cat([self._forward(part) for part in pieces(x, CHUNK)])
+
+    def answers(self, theta: torch.Tensor, x: Any) -> torch.Tensor:
+        """What it predicts for them: probabilities, or numbers in their own unit."""
+        return self.task.answers(self.outputs(theta, x), self.target)
+
+    def _losses(self, z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return self.task.losses(z, y, self.target)
 
 
 @dataclass(kw_only=True)
@@ -507,7 +586,9 @@ class _Fitting:
     rng: np.random.Generator
     noise: DpSgd | None
     cached: torch.Tensor | None
-    """What the frozen body hands to the head, where only the head is trained."""
+    """What the body hands to the head, where only the head is trained."""
+    outputs: list[torch.Tensor] | None
+    """What the frozen part makes of the examples, where that is known."""
     optimiser: Stepper
     hold: _Hold
     batch: int
@@ -549,14 +630,23 @@ class _Hold:
             parameter.mul_(mask)
 
 
-def score_of(logits: torch.Tensor, y: torch.Tensor) -> Score:
-    hit, loss = logits.argmax(1) == y, F.cross_entropy(logits, y)
-    count = torch.bincount(y)
-    right = torch.bincount(y[hit], minlength=len(count))
-    recall = right[count > 0] / count[count > 0]
-    pairs = zip(right.tolist(), count.tolist(), strict=True)
-    by_class = {label: pair for label, pair in enumerate(pairs) if pair[1]}
-    return Score(float(hit.float().mean()), float(recall.mean()), float(loss), by_class)
+def _called(head: nn.Module) -> list[nn.Module]:
+    """The layers that are called where a head is a list or a mapping of layers."""
+    if isinstance(head, nn.ModuleList | nn.ModuleDict):
+        return [part for child in head.children() for part in _called(child)]
+    return [head]
+
+
+def _gather_into(module: nn.Module, layout: Layout, flat: torch.Tensor) -> list[nn.Module]:
+    """Have statistics gathered in a flat vector. Returns the layers that do."""
+    layers: dict[str, nn.Module] = {}
+    for slot in layout.statistics:
+        owner, _, name = slot.name.rpartition(".")
+        layers[owner] = module.get_submodule(owner)
+        view = slot.of(flat)
+        view.copy_(getattr(layers[owner], name))
+        setattr(layers[owner], name, view)
+    return list(layers.values())
 
 
 _CHANCE = threading.RLock()

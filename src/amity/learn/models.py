@@ -1,5 +1,5 @@
-"""The paper's networks. GroupNorm only: BatchNorm's running statistics cannot be averaged between
-peers.
+"""The paper's networks. GroupNorm only: an average of BatchNorm's running statistics fits nobody
+whose inputs differ from the others' (docs/MODELS.md).
 
 An entry is a frozen dataclass with `build(shape, classes)`. Any torch module can stand in its
 place: `model=file.py:make` names a function `make(shape, classes)` that returns one, or a dataclass
@@ -12,22 +12,38 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
+from amity.data.inputs import Shape, Shapes, Tokens, blank, described, kind_of
+from amity.data.target import Target
 from amity.errors import AmityError, ConfigError, brief, place_of
 from amity.lazy import nn, torch
+from amity.learn.freezing import counters_of, resting, statistics_of
 from amity.registry import Registry
 
-Shape = tuple[int, ...]
-"""Channels, height, width."""
+FITTING = {"table": "mlp", "series": "cnn1d", "tokens": "gru", "image": "fedavg_cnn"}
+"""The model for each kind of input, where nobody says another."""
 
 
 class Model(Protocol):
-    def build(self, shape: Shape, classes: int) -> nn.Module: ...
+    def build(self, shape: Shapes, classes: int) -> nn.Module: ...
+
+
+def misfit(name: str, wants: str, shape: Shapes) -> ConfigError:
+    """That a model does not take such data, and what would."""
+    kind = kind_of(shape)
+    other = f"try model={FITTING[kind]}" if kind in FITTING else BY_NAME
+    return ConfigError(f"model {name}: wants {wants}, this data is {described(shape)}; {other}")
+
+
+BY_NAME = (
+    "write a module whose forward takes them by name, as model=FILE.py:MAKE, a function of (shapes,"
+    " classes)"
+)
 
 
 def _wrap(thing: Any) -> type[Model] | None:
@@ -40,7 +56,7 @@ def _wrap(thing: Any) -> type[Model] | None:
 
     @dataclass(frozen=True)
     class Made:
-        def build(self, shape: Shape, classes: int) -> nn.Module:
+        def build(self, shape: Shapes, classes: int) -> nn.Module:
             if there is not None:  # with the weights that it has: where all peers start
                 return copy.deepcopy(there).cpu()
             try:
@@ -65,10 +81,10 @@ def _fresh(module: nn.Module) -> nn.Module:
         return module
 
 
-def build_module(label: str, model: Model, shape: Shape, classes: int, own: bool) -> nn.Module:
+def build_module(label: str, model: Model, shape: Shapes, target: Target, own: bool) -> nn.Module:
     """The module of a model. One's own is tried on two made-up examples before anything runs."""
     try:
-        module = model.build(shape, classes)
+        module = _placed(label, model, target, own).build(shape, target.size)
     except AmityError:
         raise
     except Exception as error:  # anybody's code runs here
@@ -77,48 +93,96 @@ def build_module(label: str, model: Model, shape: Shape, classes: int, own: bool
         ) from None
     if not isinstance(module, nn.Module):
         raise ConfigError(f"model {label}: expected a torch module, got {type(module).__name__}")
-    return _tried(label, _fresh(module), shape, classes) if own else module
-
-
-def _tried(label: str, module: nn.Module, shape: Shape, classes: int) -> nn.Module:
-    for training in (True, False):
-        _try(label, module.train(training), shape, classes)
-    frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
-    if frozen:  # all parameters are trained and mixed: one that should stay would not
-        more = ", ..." if len(frozen) > 2 else ""
-        raise ConfigError(
-            f"model {label}: {len(frozen)} of {len(list(module.parameters()))} parameters are"
-            f" frozen ({', '.join(frozen[:2])}{more}), but all are trained here; leave"
-            " requires_grad_(False) out, or use what the frozen part gives as your data"
-        )
+    if own:
+        return _tried(label, _fresh(module), shape, target)
+    if target.places is not None:  # not every network of ours answers at every place
+        _try(label, module.train(), shape, target)
     return module
 
 
-def _try(label: str, module: nn.Module, shape: Shape, classes: int) -> None:
-    """Whether a module gives one number for each class."""
+def _placed(label: str, model: Model, target: Target, own: bool) -> Model:
+    """One of ours for answers to whole examples, or to every place of a sequence."""
+    causal = getattr(model, "causal", None)
+    if own or (target.places is None and not causal):
+        return model
+    if target.places is None:
+        raise ConfigError(
+            f"model {label}: with causal=true it answers at every token, and the task wants one"
+            " answer for an example; leave model.causal out"
+        )
+    if causal is None:
+        raise ConfigError(
+            f"model {label}: answers once for an example, and the task wants an answer at every"
+            " token; try model=gru or model=transformer"
+        )
+    return replace(model, causal=True)  # type: ignore[type-var]
+
+
+def _tried(label: str, module: nn.Module, shape: Shapes, target: Target) -> nn.Module:
+    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    for training in (True, False):
+        _try(label, module.train(training), shape, target)
+    gathered = {name for name, _ in statistics_of(module)}
+    counts = {id(count) for count in counters_of(module)}
+    for name, buffer in module.named_buffers():
+        moved = buffer.shape != before[name].shape or not torch.equal(buffer, before[name])
+        if moved and name not in gathered and id(buffer) not in counts and not _rests(module, name):
+            raise ConfigError(
+                f"model {label}: buffer {name!r} changes while it is used, which no peer could keep"
+                " or average; make it constant, or a parameter (of buffers that move, only the"
+                " running statistics of BatchNorm and InstanceNorm are known)"
+            )
+        with torch.no_grad():
+            buffer.copy_(before[name])
+    return module
+
+
+def _rests(module: nn.Module, buffer: str) -> bool:
+    """Whether a buffer lies in a part that is frozen, and so never trains."""
+    owner = module.get_submodule(buffer.rpartition(".")[0])
+    return any(owner is layer for part in resting(module) for layer in part.modules())
+
+
+def _try(label: str, module: nn.Module, shape: Shapes, target: Target) -> None:
+    """Whether a module gives as many numbers as its target has."""
+    from amity.learn.feeding import fed
+
     try:
         with torch.no_grad():
-            said: Any = module(torch.zeros(2, *shape))
+            said: Any = fed(module, blank(shape, 2))
     except Exception as error:  # anybody's code runs here
+        plain = f"examples of shape {shape}"
+        what = plain if kind_of(shape) in ("table", "image", "array") else described(shape)
         raise ConfigError(
-            f"model {label}: does not take examples of shape {shape}"
-            f" ({brief(error)}{place_of(error)})"
+            f"model {label}: does not take {what} ({brief(error)}{place_of(error)})"
         ) from None
     when = " while it trains" if module.training else ""
     if not isinstance(said, torch.Tensor):
         parts = f"{len(said)} outputs, a " if isinstance(said, Sized) else "a "
         raise ConfigError(
             f"model {label}: gives {parts}{type(said).__name__}{when}; expected one tensor, with"
-            f" {classes} numbers for an example: return the scores of the classes alone"
+            f" {target.size} numbers for an example: return the scores of the classes alone"
         )
-    if tuple(said.shape) != (2, classes):
+    if tuple(said.shape) != (2, *target.shape):
         raise ConfigError(
-            f"model {label}: must give {classes} numbers for an example, one for each class, got"
-            f" shape {tuple(said.shape)} for two examples{when}"
+            f"model {label}: must give {_wanted(target)}, got shape {tuple(said.shape)} for two"
+            f" examples{when}"
         )
 
 
-models: Registry[Model] = Registry("model", "build")
+def _wanted(target: Target) -> str:
+    """What a module should give for an example."""
+    if target.places is not None:
+        return (
+            f"{target.size} numbers, one for each token, at each of {target.places} places of an"
+            " example (of ours, gru and transformer do with model.causal=true)"
+        )
+    if target.mean:
+        return f"{target.size} number{'s' * (target.size > 1)} for an example, its prediction"
+    return f"{target.size} numbers for an example, one for each class"
+
+
+models: Registry[Model] = Registry("model", "build", home="amity.learn.nets")
 models.wrap_objects(_wrap)
 
 
@@ -132,7 +196,9 @@ class Mlp:
     layers: Annotated[int, Field(ge=1, le=100)] = 1
     """Hidden layers."""
 
-    def build(self, shape: Shape, classes: int) -> nn.Module:
+    def build(self, shape: Shapes, classes: int) -> nn.Module:
+        if not isinstance(shape, tuple) or isinstance(shape, Tokens):
+            raise misfit("mlp", "one input of numbers", shape)
         sizes = [int(torch.Size(shape).numel())] + [self.hidden] * self.layers
         body = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]
         return nn.Sequential(nn.Flatten(), *body, nn.Linear(self.hidden, classes))
@@ -143,10 +209,6 @@ def _conv_net(
 ) -> nn.Module:
     """Convolutions, then fully connected layers with ReLU between them; sizes are found by a dry
     run."""
-    if len(shape) != 3:
-        raise ConfigError(
-            f"model {name}: needs images (channels, height, width), got examples of shape {shape}"
-        )
     trunk = nn.Sequential(*convs, nn.Flatten())
     try:
         with torch.no_grad():
@@ -162,6 +224,13 @@ def _conv_net(
     return nn.Sequential(trunk, *hidden, nn.Linear(sizes[-1], classes))
 
 
+def _image(name: str, shape: Shapes) -> Shape:
+    """Channels, height, width; anything else is refused."""
+    if not isinstance(shape, tuple) or len(shape) != 3:
+        raise misfit(name, "images (channels, height, width)", shape)
+    return shape
+
+
 def _block(channels_in: int, channels: int, kernel: int, padding: int = 0) -> list[nn.Module]:
     """Pooling before ReLU: the same values and gradients, on a quarter of the numbers."""
     return [nn.Conv2d(channels_in, channels, kernel, padding=padding), nn.MaxPool2d(2), nn.ReLU()]
@@ -173,7 +242,8 @@ class FashionCnn2:
     """The two-layer CNN for FashionMNIST: conv 3x3 16 and 32 with pooling, one hidden layer of
     64."""
 
-    def build(self, shape: Shape, classes: int) -> nn.Module:
+    def build(self, shape: Shapes, classes: int) -> nn.Module:
+        shape = _image("fashion_cnn2", shape)
         return _conv_net(
             shape, "fashion_cnn2", [*_block(shape[0], 16, 3), *_block(16, 32, 3)], (64,), classes
         )
@@ -184,7 +254,8 @@ class FashionCnn2:
 class FedAvgCnn:
     """The "four-layer CNN": conv 5x5 32 and 64 with pooling, one hidden layer of 512."""
 
-    def build(self, shape: Shape, classes: int) -> nn.Module:
+    def build(self, shape: Shapes, classes: int) -> nn.Module:
+        shape = _image("fedavg_cnn", shape)
         return _conv_net(
             shape, "fedavg_cnn", [*_block(shape[0], 32, 5), *_block(32, 64, 5)], (512,), classes
         )
@@ -196,7 +267,8 @@ class DispflCnn:
     """DisPFL's CNN: conv 5x5 64 and 64 with pooling, hidden layers of 384 and 192; a cheap proxy
     layer."""
 
-    def build(self, shape: Shape, classes: int) -> nn.Module:
+    def build(self, shape: Shapes, classes: int) -> nn.Module:
+        shape = _image("dispfl_cnn", shape)
         return _conv_net(
             shape, "dispfl_cnn", [*_block(shape[0], 64, 5), *_block(64, 64, 5)], (384, 192), classes
         )
@@ -208,7 +280,8 @@ class LeafCnn:
     """LEAF's CNN for FEMNIST: conv 5x5 32 and 64 with padding and pooling, one hidden layer of
     2048."""
 
-    def build(self, shape: Shape, classes: int) -> nn.Module:
+    def build(self, shape: Shapes, classes: int) -> nn.Module:
+        shape = _image("leaf_cnn", shape)
         return _conv_net(
             shape,
             "leaf_cnn",
@@ -223,7 +296,8 @@ class LeafCnn:
 class FemnistSmall:
     """A small net for FEMNIST: conv 3x3 32, 64, 64 each with pooling, one hidden layer of 128."""
 
-    def build(self, shape: Shape, classes: int) -> nn.Module:
+    def build(self, shape: Shapes, classes: int) -> nn.Module:
+        shape = _image("femnist_small", shape)
         convs = [*_block(shape[0], 32, 3, 1), *_block(32, 64, 3, 1), *_block(64, 64, 3, 1)]
         return _conv_net(shape, "femnist_small", convs, (128,), classes)
 
@@ -238,7 +312,8 @@ class CifarSmall:
     one step.
     """
 
-    def build(self, shape: Shape, classes: int) -> nn.Module:
+    def build(self, shape: Shapes, classes: int) -> nn.Module:
+        shape = _image("cifar_small", shape)
         convs = [
             nn.Conv2d(shape[0], 24, 4, stride=4),
             nn.ReLU(),
@@ -257,13 +332,10 @@ class ResNet18:
     groups: Annotated[int, Field(ge=1)] = 32
     """Groups of every GroupNorm."""
 
-    def build(self, shape: Shape, classes: int) -> nn.Module:
+    def build(self, shape: Shapes, classes: int) -> nn.Module:
         from amity.learn.residual import BasicBlock
 
-        if len(shape) != 3:
-            raise ConfigError(
-                f"model resnet18_gn: needs images (channels, height, width), got shape {shape}"
-            )
+        shape = _image("resnet18_gn", shape)
         if 64 % self.groups:
             raise ConfigError(f"model resnet18_gn: groups must divide 64, got {self.groups}")
         stages: list[nn.Module] = []

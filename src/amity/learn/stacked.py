@@ -5,10 +5,12 @@ A step of a tiny model is nearly all overhead, so G peers trained together cost 
 one. Every peer keeps its own data, order of examples and number of steps; where batches differ in
 size, the missing examples weigh nothing:
 
-    loss = Σ_g Σ_b v_gb · CE(f(x_gb; θ_g), y_gb),   v_gb = 1/|batch of g| for real examples, else 0
+    loss = Σ_g Σ_b v_gb · f(z(x_gb; θ_g), y_gb),   v_gb = 1/|batch of g| for real examples, else 0
 
-so that ∂loss/∂θ_g is the gradient of peer g alone. `Learner.fit`, one peer after the other, is the
-oracle in the tests; sums inside products may run in another order, so the two agree to rounding.
+so that ∂loss/∂θ_g is the gradient of peer g alone. What the frozen part of a module makes of the
+examples is the same for all peers; where it is known, the stack begins above it. `Learner.fit`, one
+peer after the other, is the oracle in the tests; sums inside products may run in another order, so
+the two agree to rounding.
 """
 
 from __future__ import annotations
@@ -16,19 +18,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
-from torch.func import functional_call, vmap
-from torch.nn import functional as F
+from torch.func import vmap
 
 from amity.core import Fitted, Moments
+from amity.data.inputs import each, numbers
 from amity.data.samples import Samples
-from amity.learn.chains import by_hand, chain_of, gradients_of, run_chain
+from amity.learn.chains import ChainLayers, by_hand, chain_of, gradients_of, run_chain
 from amity.learn.descent import Descent
-from amity.learn.learner import FREE, Bounds, Learner, Score, score_of
+from amity.learn.feeding import fed_with
+from amity.learn.learner import FREE, Bounds, Learner
+from amity.learn.prefix import Cut
+from amity.tasks import Score
 
+Named = dict[str, torch.Tensor]
 EXAMPLES = 1 << 14
 """At most about so many examples in one forward pass when nothing is trained."""
 
@@ -55,6 +62,12 @@ class _Steps:
     """Steps of each peer, falling."""
 
 
+class Remembered(NamedTuple):
+    """Examples of G peers by what the frozen part makes of them: of each cut, G x B x shape."""
+
+    outputs: list[torch.Tensor]
+
+
 AT_ONCE = 1 << 24
 """Numbers of a group's examples that are normalised once and kept; beyond, every step does its
 own."""
@@ -64,32 +77,55 @@ class _Examples:
     """The examples of G peers, by position in each peer's data."""
 
     def __init__(
-        self, datas: Sequence[Samples], device: torch.device, channels_last: bool = False
+        self,
+        datas: Sequence[Samples],
+        device: torch.device,
+        channels_last: bool = False,
+        recall: _Recall | None = None,
     ) -> None:
-        self._pixels = datas[0].pixels
+        self._pixels, self._recall = datas[0].pixels, recall
         self._index = _padded([data.index for data in datas]).to(device)
         self._y = torch.cat(
             [data.pixels.y[row] for data, row in zip(datas, self._index, strict=True)]
         )
-        self._kept: torch.Tensor | None = None
-        if self._index.numel() * self._pixels.x[0].numel() <= AT_ONCE:
+        self._kept: Any = None
+        if recall is None and self._index.numel() * numbers(self._pixels.x) <= AT_ONCE:
             self._kept = self._pixels.batch(self._index.flatten())[0]
         self._last = channels_last and self._kept is not None
         if self._kept is not None and self._last:
             self._kept = self._kept.permute(0, 2, 3, 1).contiguous()
         self._first = torch.arange(len(datas), device=device)[:, None] * self._index.shape[1]
 
-    def batch(self, position: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """x as G x B x shape, and y in one row."""
+    def batch(self, position: torch.Tensor) -> tuple[Any, torch.Tensor]:
+        """x as G x B x shape, and y one after the other."""
         at = (self._first[: len(position)] + position.to(self._index.device)).flatten()
         kept = self._kept
+        if self._recall is not None:
+            return self._recall.batch(position), self._y.index_select(0, at)
         x = (
             self._pixels.batch(self._index.flatten()[at])[0]
             if kept is None
-            else kept.index_select(0, at)
+            else each(kept, lambda part: part.index_select(0, at))
         )
-        x = x.view(len(position), -1, *x.shape[1:])
+        x = in_groups(x, len(position))
         return x.permute(0, 1, 4, 2, 3) if self._last else x, self._y.index_select(0, at)
+
+
+class _Recall:
+    """What the frozen part makes of the examples of G peers, by position in each peer's data."""
+
+    def __init__(self, cuts: Sequence[Cut], outputs: Sequence[list[torch.Tensor]]) -> None:
+        self._cuts = cuts
+        self._all = [torch.cat([one[at] for one in outputs]) for at in range(len(cuts))]
+        sizes = torch.tensor([len(one[0]) for one in outputs])
+        self._first = (sizes.cumsum(0) - sizes)[:, None]
+        self._last = max(1, int(sizes.sum())) - 1
+
+    def batch(self, position: torch.Tensor) -> Remembered:
+        at = (self._first[: len(position)] + position).flatten().clamp_max(self._last)
+        pairs = zip(self._cuts, self._all, strict=True)
+        rows = [cut.rows(every, at.to(every.device)) for cut, every in pairs]
+        return Remembered([in_groups(one, len(position)) for one in rows])
 
 
 class Stack:
@@ -98,38 +134,77 @@ class Stack:
     def __init__(self, learner: Learner) -> None:
         self.learner = learner
         self._layers = chain_of(learner.module)
+        self._above = self._beyond_cut()
         self._by_hand = learner.precision == "fp32" and by_hand(self._layers)
 
     @staticmethod
-    def suits(learner: Learner, example: torch.Tensor) -> bool:
+    def suits(learner: Learner, example: Any) -> bool:
         """Whether the module can be stacked: nothing random, and torch can batch its operations."""
         if learner.recipe.augment:
             return False
         try:
-            learner.module.train()
+            learner.mode(True)
             theta = torch.zeros(2, learner.layout.size, device=learner.device)
             with torch.no_grad():
-                Stack(learner).forward(theta, example.expand(2, 1, *example.shape))
+                Stack(learner).forward(theta, in_groups(example[[0, 0]], 2))
         except Exception:  # it may be anybody's module, and then it trains one peer at a time
             return False
         return True
 
     # -- passes ------------------------------------------------------------------------------------
 
-    def forward(self, theta_GP: torch.Tensor, x_GB: torch.Tensor) -> torch.Tensor:
-        """Logits, G x B x classes."""
+    def forward(self, theta_GP: torch.Tensor, x_GB: Any) -> torch.Tensor:
+        """What the models give, G x B x the shape of the target."""
         return self._run({slot.name: slot.of(theta_GP) for slot in self.learner.layout.slots}, x_GB)
 
-    def _run(self, parameters: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    def _beyond_cut(self) -> ChainLayers | None:
+        """The layers of a chain above what is known of the frozen part."""
+        memory = self.learner.memory
+        if self._layers is None or memory is None or len(memory.prefix.kept) != 1:
+            return None
+        name = memory.prefix.kept[0].name
+        below = [at for at, (n, _) in enumerate(self._layers) if f"{n}.".startswith(f"{name}.")]
+        return self._layers[below[-1] + 1 :] if below else None
+
+    def _chain(
+        self, parameters: Named, x: Any, count: int
+    ) -> tuple[ChainLayers, Named, torch.Tensor] | None:
+        """The layers that examples go through, their parameters and what goes into the first; None
+        where the module is no chain."""
+        layers, x = (self._above, x.outputs[0]) if isinstance(x, Remembered) else (self._layers, x)
+        if layers is None:
+            return None
+        named = self.learner.module.get_parameter
+        frozen = {name: named(name).detach() for name in self.learner.layout.frozen}
+        alike = {name: p.expand(count, *p.shape) for name, p in frozen.items()}
+        return layers, parameters | alike if alike else parameters, x
+
+    def recall(self, datas: Sequence[Samples]) -> _Recall | None:
+        """What the frozen part makes of the examples of some peers; None: it is computed with the
+        rest, because nothing is frozen or these are too many at once."""
+        memory = self.learner.memory
+        if memory is None or not memory.prefix.blind or not memory.fits(sum(map(len, datas))):
+            return None
+        found = [one for data in datas if (one := memory.of(data)) is not None]
+        return _Recall(memory.prefix.kept, found)
+
+    def _run(self, parameters: Named, x: Any) -> torch.Tensor:
         with self.learner.autocast():
-            if self._layers is None:
-                module = self.learner.module
-                logits: torch.Tensor = vmap(lambda p, one: functional_call(module, p, (one,)))(
-                    parameters, x
-                )
-                self.learner.forget()
-                return logits.float()
-            return run_chain(self._layers, parameters, x)[0][-1].float()
+            chain = self._chain(parameters, x, len(next(iter(parameters.values()))))
+            if chain is not None:
+                return run_chain(*chain)[0][-1].float()
+            inside = x.outputs if isinstance(x, Remembered) else x
+            logits: torch.Tensor = vmap(self._one)(parameters, inside)
+            self.learner.forget()
+            return logits.float()
+
+    def _one(self, parameters: Named, x: Any) -> torch.Tensor:
+        """What the module says for one peer."""
+        module, memory = self.learner.module, self.learner.memory
+        if not isinstance(x, list) or memory is None:
+            return fed_with(module, parameters, x)
+        with memory.prefix.given(x):
+            return fed_with(module, parameters, memory.prefix.blank(x[0]))
 
     def fit(
         self,
@@ -143,7 +218,7 @@ class Stack:
         have moments, or none has."""
         learner, recipe = self.learner, self.learner.recipe.at(round)
         part = part or learner.layout.everything
-        learner.module.train()
+        learner.mode(True)
         ranked = sorted(range(len(jobs)), key=lambda g: -_steps(jobs[g], recipe.batch))
         steps = _steps_of([jobs[g] for g in ranked], recipe.batch, epochs)
         theta = torch.stack([jobs[g].theta for g in ranked])
@@ -152,7 +227,8 @@ class Stack:
         images = self._layers is not None and any(
             isinstance(layer, nn.Conv2d) for _, layer in self._layers
         )
-        examples = _Examples([jobs[g].data for g in ranked], learner.device, images)
+        datas = [jobs[g].data for g in ranked]
+        examples = _Examples(datas, learner.device, images, self.recall(datas))
         descent = Descent(
             theta,
             learner.layout,
@@ -181,7 +257,7 @@ class Stack:
             going = sum(count > step for count in steps.counts)
             descent.go_on(going)
             x, y = examples.batch(steps.position[step, :going])
-            weight = steps.weight[step, :going].to(x.device)
+            weight = steps.weight[step, :going].to(y.device)
             each, gradients = self._gradients(descent, x, y, weight)
             losses[step, :going] = each.detach()
             self.learner.steps += going
@@ -190,49 +266,77 @@ class Stack:
         return losses
 
     def _gradients(
-        self, descent: Descent, x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor
+        self, descent: Descent, x: Any, y: torch.Tensor, weight: torch.Tensor
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Losses of those who go on, and the gradients of what is trained."""
-        if self._layers is not None and self._by_hand:
-            each, found = gradients_of(self._layers, descent.parameters, x, y, weight)
+        task, target = self.learner.task, self.learner.target
+        chain = self._chain(descent.parameters, x, len(weight))
+        if chain is not None and self._by_hand:
+            each, found = gradients_of(*chain, lambda z: task.slopes(z, y, weight, target))
             return each, [found[name] for name in descent.names]
-        logits = self._run(descent.parameters, x).flatten(0, 1)
-        each = (F.cross_entropy(logits, y, reduction="none").view(len(x), -1) * weight).sum(1)
+        z = self._run(descent.parameters, x).flatten(0, 1)
+        each = (task.losses(z, y, target).view(weight.shape) * weight).sum(1)
         return each, list(torch.autograd.grad(each.sum(), descent.trained))
 
     @torch.no_grad()
-    def logits(
+    def outputs(
         self, thetas: Sequence[torch.Tensor], datas: Sequence[Samples]
     ) -> list[torch.Tensor]:
         """Of each model on its own examples, in evaluation mode."""
-        self.learner.module.eval()
+        self.learner.mode(False)
         out: list[torch.Tensor] = []
-        at = 0
+        at, most = 0, self._at_once()
         while at < len(thetas):
             width = len(datas[at])
             upto = at + 1
-            while upto < len(thetas) and max(width, len(datas[upto])) * (upto + 1 - at) <= EXAMPLES:
+            while upto < len(thetas) and max(width, len(datas[upto])) * (upto + 1 - at) <= most:
                 width, upto = max(width, len(datas[upto])), upto + 1
-            index = _padded([data.index for data in datas[at:upto]])
-            x, _ = datas[at].pixels.batch(index.flatten().to(self.learner.device))
-            logits = self.forward(
-                torch.stack(list(thetas[at:upto])), x.view(upto - at, width, *x.shape[1:])
-            )
+            x = self._side_by_side(datas[at:upto], width)
+            logits = self.forward(torch.stack(list(thetas[at:upto])), x)
             out += [logits[g, : len(data)] for g, data in enumerate(datas[at:upto])]
             at = upto
         return out
 
+    def _at_once(self) -> int:
+        """How many examples go through in one pass."""
+        memory = self.learner.memory
+        return EXAMPLES if memory is None else min(EXAMPLES, 4 * AT_ONCE // memory.prefix.nbytes)
+
+    def _side_by_side(self, datas: Sequence[Samples], width: int) -> Any:
+        """All examples of some peers, the shorter filled up."""
+        recall = self.recall(datas)
+        if recall is not None:
+            at = torch.arange(width).expand(len(datas), width)
+            sizes = torch.tensor([[max(1, len(data))] for data in datas])
+            return recall.batch(torch.where(at < sizes, at, 0))
+        index = _padded([data.index for data in datas])
+        x, _ = datas[0].pixels.batch(index.flatten().to(self.learner.device))
+        return in_groups(x, len(datas))
+
     def losses(self, thetas: Sequence[torch.Tensor], datas: Sequence[Samples]) -> list[float]:
-        """Mean cross-entropy of each model on its own examples."""
-        labels = (data.pixels.y[data.index] for data in datas)
+        """Mean loss of each model on its own examples."""
+        task, target = self.learner.task, self.learner.target
+        answers = (data.pixels.y[data.index] for data in datas)
         return [
-            float(F.cross_entropy(z, y))
-            for z, y in zip(self.logits(thetas, datas), labels, strict=True)
+            float(task.loss(z, y, target))
+            for z, y in zip(self.outputs(thetas, datas), answers, strict=True)
         ]
 
-    def scores(self, thetas: Sequence[torch.Tensor], datas: Sequence[Samples]) -> list[Score]:
-        labels = (data.pixels.y[data.index] for data in datas)
-        return [score_of(z, y) for z, y in zip(self.logits(thetas, datas), labels, strict=True)]
+    def scores(
+        self, thetas: Sequence[torch.Tensor], datas: Sequence[Samples], whole: bool = True
+    ) -> list[Score]:
+        """As `Learner.score`, of each model on its own examples."""
+        task, target = self.learner.task, self.learner.target
+        answers = (data.pixels.y[data.index] for data in datas)
+        return [
+            task.score(z, y, target, whole)
+            for z, y in zip(self.outputs(thetas, datas), answers, strict=True)
+        ]
+
+
+def in_groups(x: Any, groups: int) -> Any:
+    """Examples of G peers, one peer after the other, as G x B x shape."""
+    return each(x, lambda part: part.view(groups, -1, *part.shape[1:]))
 
 
 def _padded(rows: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -15,7 +15,7 @@ from torch import nn
 from amity.core import Moments
 from amity.learn.layout import Layout, Slot
 from amity.learn.optimisers import Optimiser
-from amity.learn.optimisers.registry import Vectors
+from amity.learn.optimisers.registry import Move, Vectors
 
 STEPS = "steps"
 """Beside what an optimiser remembers: how many steps it has done."""
@@ -69,7 +69,7 @@ class Stepper:
         for (parameters, rate), vectors in zip(self._groups, self._vectors, strict=True):
             gradients = [p.grad for p in parameters if p.grad is not None]
             counts = [self._steps] * len(parameters)
-            self._optimiser.step(list(parameters), gradients, vectors, counts, rate)
+            self._optimiser.step(Move(list(parameters), gradients, vectors, counts, rate))
             for parameter in parameters:
                 parameter.grad = None
 

@@ -79,6 +79,7 @@ class Dispfl:
         densities = erk_densities([slot.shape for slot in slots], self.density)
         draw = ctx.common if self.alike else ctx.rng
         mask = torch.zeros_like(theta, dtype=torch.bool)
+        mask[: ctx.learner.layout.everything.start] = True  # statistics are no weights
         for slot, density in zip(slots, densities, strict=True):
             chosen = draw.choice(slot.numel, max(1, round(density * slot.numel)), replace=False)
             slot.of(mask).view(-1)[torch.from_numpy(chosen).to(mask.device)] = True

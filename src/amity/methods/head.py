@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -29,6 +29,7 @@ class Head:
     Algorithm 1 prints K_w where the head's result is stored; it must be K_β.
     """
 
+    splits: ClassVar[bool] = True
     tune_epochs: Annotated[int, Field(ge=0, le=1_000_000)] = 1
     """Epochs by which the head is fine-tuned on a copy before it is measured; 0: not at all."""
     phases: Literal["alternate", "joint"] = "alternate"

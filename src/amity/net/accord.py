@@ -11,15 +11,13 @@ from amity.net.audit import Audit
 from amity.net.board import Board
 from amity.net.courier import Courier
 from amity.net.link.base import AskFailed
-from amity.net.wire import PROTOCOL, Refused, Terms, other_protocol
+from amity.net.wire import Refused, Terms
 
 PLAINLY = (
     "inputs, classes, model, cards, method, seed or changes differ: compare [run] and `classes` of"
     " peer.toml"
 )
 """What is said where the terms themselves are too long to be told."""
-WITHOUT_TERMS = "malformed"
-"""So a version answers that knows no terms, and no number of its protocol."""
 
 
 class Accord:
@@ -44,9 +42,7 @@ class Accord:
         """Ask a member for its terms."""
         try:
             digest, terms = self._courier.terms(name)
-        except AskFailed as failed:
-            if failed.reason == WITHOUT_TERMS:
-                self._meet_older(name)
+        except AskFailed:
             return
         except Refused as refused:
             self._audit.refuse(name, refused.reason, str(refused))
@@ -54,15 +50,6 @@ class Accord:
                 self._learn(name, None, str(refused).partition(": ")[2])
             return
         self._learn(name, terms, "" if digest == self._mine.digest else PLAINLY)
-
-    def _meet_older(self, name: PeerId) -> None:
-        try:
-            said = self._courier.hello(name).data
-        except (AskFailed, Refused):
-            return
-        protocol, version = said.get("protocol", PROTOCOL - 1), str(said.get("version", "?"))
-        if isinstance(protocol, int) and protocol != PROTOCOL:
-            self._learn(name, None, other_protocol(version, protocol))
 
     def _learn(self, name: PeerId, terms: Terms | None, words: str) -> None:
         with self._lock:

@@ -32,13 +32,16 @@ DISCLOSED = {
     "visit": Visit(),
 }
 """What the facts that look at raw data are called here."""
+SHOWN = "metrics shown to members"
+"""No fact, but it follows from raw data too (`net.show`)."""
 
 
 def disclosed_facts(spent: Mapping[str, int], config: Config) -> set[str]:
     """The facts behind what has left, by name, with the cards of any phase."""
     specs = [phase.decider.card for _, phase in config.phases]
     kinds = [fact for kind, fact in DISCLOSED.items() if spent.get(kind)]
-    return {fact.name_of(spec) for fact in kinds for spec in specs}
+    shown = {SHOWN} if spent.get("shown") else set()
+    return {fact.name_of(spec) for fact in kinds for spec in specs} | shown
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,11 @@ class Accounts:
             self.spent[kind] += 1
             self.private += steps
             self._told.add((kind, round, to))
+
+    def told(self, kind: str, round: int, to: str) -> bool:
+        """Whether this was disclosed before."""
+        with self._lock:
+            return (kind, round, to) in self._told
 
     def _write(self, line: bytes) -> None:
         """All of it, or nothing."""

@@ -2,24 +2,27 @@
 
 | method | answer |
 |---|---|
-| `hello` | my schema, version, round |
+| `hello` | my version and my keys, to whoever tells its own; sealed: version, round, phase |
 | `terms` | what all members must have in common with me, in words |
+| `revoked` | the authority's list of revoked members, if mine is newer than the asker's |
 | `card` | my newest card |
 | `head` | signed manifest of a model (`share`, `start`) or a large card of the last two rounds |
 | `body` | its bytes from an offset on, in chunks |
 | `losses` | my losses before and after training |
 | `says` | what my strategy said at the end of the round before |
+| `shown` | how I am doing, if `net.show` allows it: metric, bytes, whom I took |
 | `host` | fetches the asker's model, probes or trains it here; the head of what came of it |
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
 
 from amity._version import __version__
-from amity.core import Share
+from amity.core import START, Row, Share
 from amity.facts import REPLY_BYTES, Fact, Probe, Visit
 from amity.net.audit import Audit
 from amity.net.board import KEPT
@@ -30,6 +33,7 @@ from amity.net.options import Net
 from amity.net.spending import Spending
 from amity.net.tally import BOOKED, Tally
 from amity.net.wire import PROTOCOL, Manifest, Refused, Stamp
+from amity.records import PeerRecord
 from amity.round.saying import encode_says
 
 FACTS: Mapping[str, Fact] = {"Probe": Probe(), "Visit": Visit()}
@@ -56,9 +60,13 @@ class Answering:
         tally: Tally,
         guest: Guest,
         terms: bytes,
+        keys: Callable[[Manifest], Mapping[str, int | str]],
+        revoked: Callable[[str, int], bytes],
     ) -> None:
+        """`revoked`: what somebody gets who has a list of some number."""
         self._stamp, self._net, self._audit, self._guest = stamp, net, audit, guest
-        self._spending, self._tally, self._terms = spending, tally, terms
+        self._spending, self._tally, self._terms, self._keys = spending, tally, terms, keys
+        self._newer_list = revoked
         self._lock = threading.Lock()
         self._moments: dict[int, Moment] = {}
         self._visits: dict[tuple[str, str], tuple[int, Blob]] = {}
@@ -67,16 +75,19 @@ class Answering:
         self._farewell: Blob | None = None
         self.told: set[str] = set()
         """Who has asked for my terms."""
-        self.methods: Mapping[str, Answer] = {
+        self.methods: dict[str, Answer] = {
             "hello": self._hello,
             "terms": self._tell_terms,
+            "revoked": self._revoked,
             "card": self._card,
             "head": self._head,
             "body": self._body,
             "losses": self._losses,
             "says": self._says,
+            "shown": self._tell_shown,
             "host": self._host,
         }
+        self._shown: tuple[int, PeerRecord, Row] | None = None
 
     def offer(self, moment: Moment) -> None:
         """From now on this round can be asked about; two rounds are kept."""
@@ -87,6 +98,18 @@ class Answering:
             oldest = min(self._moments)
             self._visits = {key: found for key, found in self._visits.items() if found[0] >= oldest}
             self._invited = {(round, name) for round, name in self._invited if round >= oldest}
+
+    def ready(self, round: int) -> Moment:
+        """A round of mine in which I take part."""
+        moment = self._moment(round)
+        if round < 0 or moment.phase == "joining":
+            raise Unavailable(f"round {round}")
+        return moment
+
+    def keep(self, asker: str, nonce: str, round: int, blob: Blob) -> None:
+        """Something made for one asker alone, until it is fetched."""
+        with self._lock:
+            self._visits[asker, nonce] = (round, blob)
 
     def invite(self, name: str, round: int) -> None:
         """From now on this member may have my start model of a round."""
@@ -118,6 +141,9 @@ class Answering:
         return moment
 
     def _hello(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
+        if keys := self._keys(manifest):  # in the clear, so nothing else
+            self._answer(request, manifest, keys)
+            return
         with self._lock:
             newest = max(self._moments, default=-1)
             phase = self._moments[newest].phase if self._moments else "joining"
@@ -136,6 +162,17 @@ class Answering:
         self._audit.meters.bytes.labels("out").inc(len(head) + len(self._terms))
         request.reply(head + self._terms)
         self.told.add(request.asker)
+
+    def _revoked(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
+        number = manifest.data.get("number")
+        if type(number) is not int:
+            raise Refused("malformed", "a list has a number")
+        body = self._newer_list(request.asker, number)
+        head = self._stamp.seal(
+            "revoked", manifest.round, body, to=request.asker, re=manifest.nonce
+        )
+        self._audit.meters.bytes.labels("out").inc(len(head) + len(body))
+        request.reply(head + body)
 
     def _card(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
         last = self._farewell if manifest.round < 0 else None
@@ -166,11 +203,13 @@ class Answering:
         kind = manifest.data.get("kind")
         if manifest.round < 0:
             raise Refused("malformed", "a model is of some round")
-        if kind in ("probe", "visit"):
+        if kind in ("probe", "visit", "sum"):
             found = self._visits.get((request.asker, str(manifest.data.get("visit"))))
             if found is None:
                 raise Unavailable("no such visit")
             return found[1]
+        if self._net.masked and kind in ("share", "start"):
+            raise Refused("not alone", "models leave this peer in masked sums (net.masked)")
         if kind == "start" and (manifest.round, request.asker) not in self._invited:
             raise Refused("not invited", "a start model is for those whom I asked to host it")
         if kind not in ("card", "share", "start"):
@@ -205,7 +244,28 @@ class Answering:
         self._audit.meters.bytes.labels("out").inc(len(head) + len(body))
         request.reply(head + body)
 
+    def show(self, round: int, record: PeerRecord, row: Row) -> None:
+        """From now on members may see how this round went."""
+        self._shown = (round, record, row)
+
+    def _tell_shown(self, request: Request, manifest: Manifest, _allowance: Allowance) -> None:
+        if self._net.show == "nothing" or self._shown is None:
+            raise Unavailable("nothing is shown")
+        round, record, row = self._shown
+        body = encode_says({j: float(weight) for j, weight in row.items() if j != START})
+        data: dict[str, int | float | str] = {"received": record.received, "sent": record.sent}
+        if (value := record.lead()) is not None and math.isfinite(value):
+            data["value"] = float(value)
+        head = self._stamp.seal(
+            "shown", round, body, to=request.asker, re=manifest.nonce, data=data
+        )
+        self._spending.disclose("shown", round, request.asker)
+        self._audit.meters.bytes.labels("out").inc(len(head) + len(body))
+        request.reply(head + body)
+
     def _host(self, request: Request, manifest: Manifest, allowance: Allowance) -> None:
+        if self._net.masked:
+            raise Refused("not alone", "no visits where models are summed under masks (net.masked)")
         fact = FACTS.get(str(manifest.data.get("fact")))
         if fact is None:
             raise Refused("malformed", "unknown fact")

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -54,6 +55,14 @@ def read_notice(manifest: Manifest, body: bytes, schema: WireSchema) -> Notice:
     return Notice(manifest, data, decode_sketch(body, schema.sketch, schema.bits))
 
 
+class Floor(NamedTuple):
+    """The newest card that was believed of a member."""
+
+    round: int
+    at: int
+    """When it was signed."""
+
+
 class Board:
     """All notices and who is alive. `changed` is notified whenever something is new."""
 
@@ -71,6 +80,10 @@ class Board:
         self._silent: set[str] = set()
         """Linked, but they do not answer: hung, or behind a line that is cut and not yet known to
         be."""
+        self._unproven: set[str] = set()
+        """Whose presence somebody told, and who has not said so himself since."""
+        self._floor: dict[str, Floor] = {}
+        """The newest card of each member that I believed before I was started again."""
         self._names = set(names)
 
     def reset(self, names: Iterable[str]) -> None:
@@ -98,6 +111,7 @@ class Board:
                 self.changed.notify_all()
                 return False
             mine = self._notices.setdefault(name, {})
+            self._above_floor(notice, again)
             known = mine.get(notice.round)
             if known is not None and known.manifest.at >= notice.manifest.at:
                 self._same(known, notice, again)
@@ -113,6 +127,26 @@ class Board:
                 del mine[old]
             self.changed.notify_all()
             return known is None
+
+    def _above_floor(self, notice: Notice, again: bool) -> None:
+        """What I believed before a restart is a replay after it too."""
+        floor = self._floor.get(notice.manifest.sender)
+        if floor is None or again:
+            return
+        old = notice.round < floor.round - (KEPT - 1)
+        if old or (notice.round == floor.round and notice.manifest.at <= floor.at):
+            raise Refused("replay", f"card of round {notice.round}, after one of {floor.round}")
+
+    def floors(self) -> dict[str, Floor]:
+        """The newest card of each member, for after a restart."""
+        with self.changed:
+            newest = {name: found[max(found)] for name, found in self._notices.items() if found}
+            seen = {name: Floor(one.round, one.manifest.at) for name, one in newest.items()}
+            return {**self._floor, **seen}
+
+    def remember(self, floors: Mapping[str, Floor]) -> None:
+        """What was believed before I was started again."""
+        self._floor = dict(floors)
 
     def _same(self, known: Notice, notice: Notice, again: bool) -> None:
         """A card that I asked for may come by itself too, once; any other that I know is a
@@ -144,6 +178,21 @@ class Board:
                 self._silent.discard(name)
                 self.changed.notify_all()
 
+    def doubt(self, name: str) -> None:
+        """The network says that a member has come: it counts once it has said so itself."""
+        self._unproven.add(name)
+
+    def proved(self, name: str) -> None:
+        """It signed an answer to an ask of mine, or a card that is new: it is here."""
+        if name in self._unproven:
+            with self.changed:
+                self._unproven.discard(name)
+                self.changed.notify_all()
+
+    def unproven(self, name: str) -> bool:
+        """Whether only the network says that a member is here: a relay could say it of anybody."""
+        return name in self._unproven
+
     def silent(self, name: str) -> None:
         """It did not answer, though it is linked: nobody waits for it until it says something."""
         with self.changed:
@@ -159,7 +208,12 @@ class Board:
         return self._gone.get(name) == 0.0
 
     def alive(self, name: str, grace: float = GRACE) -> bool:
-        """Whether a member is here and answers, or did a moment ago."""
+        """Whether a member is here and answers, or did a moment ago. That it is here it has said
+        itself, signed."""
+        return name not in self._unproven and self.reachable(name, grace)
+
+    def reachable(self, name: str, grace: float = GRACE) -> bool:
+        """Whether the network says that a member is here, and it is not known to be silent."""
         if name in self._silent:
             return False
         gone = self._gone.get(name)

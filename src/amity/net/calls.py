@@ -23,6 +23,8 @@ MUTE = ("timeout", "gone", "no answer", "not connected")
 """Failures that are no sign of life."""
 PATIENT = 20
 """So often a transfer is taken up again without a single byte."""
+BACKGROUND = 10
+"""Times its patience: so long a slow transfer may take, while nobody waits for it."""
 PAUSE = 0.2
 """Seconds before a transfer that broke off is taken up again."""
 
@@ -82,21 +84,29 @@ class Calls:
         return self._debts[peer] > 0
 
     def _alive(self, peer: str) -> Callable[[], bool]:
-        return lambda: self._board.alive(peer)
+        return lambda: self._board.reachable(peer)
 
     def body(
         self, peer: str, manifest: Manifest, what: Mapping[str, Any], until: float
     ) -> bytearray:
-        """The body of a head, as long as there is time and the member is there."""
-        body, idle = bytearray(), 0
+        """The body of a head, as long as there is time and the member is there. Past its time it
+        may go on, `BACKGROUND` times as long, while its rate lets it be whole by then."""
+        body, idle, began = bytearray(), 0, time.monotonic()
+        last = began + BACKGROUND * (until - began)
+
+        def in_time() -> bool:
+            now = time.monotonic()
+            rate = len(body) / max(now - began, 1e-9)
+            return now < until or (now < last and rate * (last - began) >= manifest.length)
+
         while len(body) < manifest.length:
-            left, before = until - time.monotonic(), len(body)
-            if left <= 0 or idle > PATIENT:
+            before = len(body)
+            if not in_time() or idle > PATIENT:
                 raise AskFailed(f"timeout: after {len(body)} of {manifest.length} bytes")
             try:
-                self._more(peer, manifest, what, body, left)
+                self._more(peer, manifest, what, body, last - time.monotonic(), in_time)
             except AskFailed as failed:
-                if counted(failed.reason) == "not here" or not self._board.alive(peer):
+                if counted(failed.reason) == "not here" or not self._board.reachable(peer):
                     raise
                 why = counted(failed.reason)
                 self._audit("resumed", peer, why, at=len(body), of=manifest.length)
@@ -114,6 +124,7 @@ class Calls:
         what: Mapping[str, Any],
         body: bytearray,
         timeout: float,
+        in_time: Callable[[], bool],
     ) -> None:
         ask = {"method": "body", **what, "offset": len(body)}
         payload = self._stamp.seal("ask", manifest.round, to=peer, data=ask)
@@ -125,10 +136,12 @@ class Calls:
                 payload,
                 timeout=timeout,
                 limit=left,
-                alive=self._alive(peer),
+                alive=lambda: in_time() and self._board.reachable(peer),
                 bulk=True,
             ):
                 self._board.heard(peer)
+                if not in_time():
+                    raise AskFailed("timeout")
                 if offset == len(body):
                     body += part
                     self._tally.received(BOOKED[manifest.kind], len(part))

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
 
 from amity.core import Card, Share
 from amity.facts import REPLY_BYTES, Losses, Offer
@@ -20,6 +24,7 @@ from amity.net.wire import (
     Manifest,
     Refused,
     ShareData,
+    ShownData,
     Terms,
     VisitData,
     WireSchema,
@@ -31,6 +36,7 @@ from amity.net.wire import (
     said,
     says_in,
 )
+from amity.peer.fixed import Words
 
 
 class Courier:
@@ -49,10 +55,11 @@ class Courier:
         audit: Audit,
         tally: Tally,
         roster: Callable[[], Roster],
+        norm: Callable[[], float],
     ) -> None:
         self._me, self._schema, self._net, self._rounds = me, schema, net, rounds
         self._calls, self._board, self._audit, self._tally = calls, board, audit, tally
-        self._roster = roster
+        self._roster, self._norm = roster, norm
 
     # -- belief ------------------------------------------------------------------------------------
 
@@ -83,11 +90,14 @@ class Courier:
         ):
             raise Refused("wrong round", f"{manifest.round} of {self._rounds}")
         self._board.heard(manifest.sender)
+        if want.re is not None:
+            self._board.proved(manifest.sender)
         return manifest, rest
 
     def _post(self, manifest: Manifest, body: bytes, again: bool = False) -> Notice:
         notice = read_notice(manifest, body, self._schema)
         if self._board.post(notice, again):
+            self._board.proved(manifest.sender)
             self._tally.card_came(manifest.sender, manifest.round, len(body))
         return notice
 
@@ -114,6 +124,14 @@ class Courier:
         manifest, body = self._open(data, self._want("terms", peer=peer, re=nonce, any=True))
         check_body(manifest, body)
         return manifest.schema_, Terms.decode(body)
+
+    def revoked(self, peer: str, number: int, timeout: float = 3.0) -> bytes:
+        """A member's list of those who were revoked, if it is newer than mine, of this number;
+        else nothing. Nobody has checked it yet."""
+        data, nonce = self._calls.ask(peer, "revoked", 0, {"number": number}, timeout)
+        manifest, body = self._open(data, self._want("revoked", peer=peer, re=nonce, any=True))
+        check_body(manifest, body)
+        return body
 
     def ping(self, peer: str, timeout: float) -> None:
         """Is anybody there? If not, nobody waits for it any longer."""
@@ -169,6 +187,14 @@ class Courier:
         self._tally.received("reply", len(body))
         return says
 
+    def shown(self, peer: str) -> dict[str, Any]:
+        """What a member shows of its newest round. These bytes are not part of learning."""
+        data, nonce = self._calls.ask(peer, "shown", -1, {}, self._net.patience)
+        manifest, body = self._open(data, self._want("shown", peer=peer, re=nonce))
+        check_body(manifest, body)
+        told = said(ShownData, manifest)
+        return {"round": manifest.round, **told.model_dump(), "row": says_in(body)}
+
     def model(self, peer: str, kind: Kind, round: int) -> tuple[Share, int]:
         """A member's model of a round, and how many examples stand behind it."""
         until = time.monotonic() + self._net.patience
@@ -176,7 +202,29 @@ class Courier:
         manifest, _ = self._open(data, self._want(kind, peer=peer, round=round))
         examples = said(ShareData, manifest).examples
         body = self._calls.body(peer, manifest, {"kind": kind}, until)
-        return decode_share(manifest, body, self._schema)[0], examples
+        return self._share(manifest, body)[0], examples
+
+    def _share(
+        self, manifest: Manifest, body: bytes | bytearray
+    ) -> tuple[Share, torch.Tensor | None]:
+        """A model that is no monster beside mine."""
+        return decode_share(manifest, body, self._schema, self.largest)
+
+    @property
+    def largest(self) -> float:
+        """The norm that a model may have."""
+        return self._net.max_norm * self._norm()
+
+    def term(self, peer: str, round: int, number: str, crowd: str, weight: float) -> Words:
+        """A member's term of a masked sum."""
+        until = time.monotonic() + self._net.patience
+        data = {"number": number, "crowd": crowd, "weight": weight}
+        answer, nonce = self._calls.ask(peer, "sum", round, data, self._net.patience)
+        manifest, _ = self._open(answer, self._want("sum", peer=peer, round=round, re=nonce))
+        if manifest.length != 4 * self._schema.size:
+            raise Refused("wrong shape", f"a term of {manifest.length} bytes")
+        body = self._calls.body(peer, manifest, {"kind": "sum", "visit": nonce}, until)
+        return np.frombuffer(body, "<u4").astype(np.uint32)
 
     def visit(self, peer: str, fact: str, round: int) -> Offer:
         """Be a member's guest: it fetches my model, and I fetch what came of it."""
@@ -194,9 +242,7 @@ class Courier:
         found = said(VisitData, manifest)
         self._tally.received("reply", REPLY_BYTES)
         body = self._calls.body(peer, manifest, {"kind": kind, "visit": nonce}, until)
-        share, sketch = (
-            decode_share(manifest, body, self._schema) if kind == "visit" else (None, None)
-        )
+        share, sketch = self._share(manifest, body) if kind == "visit" else (None, None)
         if sketch is None:
             sketch = decode_sketch(body, schema.probe, schema.bits)
         card = Card(peer, manifest.round, found.examples, found.degree, sketch)

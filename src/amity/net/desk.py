@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from amity.core import START, Answers, Ask, Card, Decision, PeerId, Share
 from amity.errors import StrategyError
 from amity.facts import Fact, Losses, ModelFact, Offer, Said
+from amity.net.asking import Asking, result_of
 from amity.net.audit import Audit
 from amity.net.board import Notice
 from amity.net.courier import Courier
@@ -24,6 +25,8 @@ from amity.round.known import Known
 from amity.round.shard import Shard
 
 T = TypeVar("T")
+Model: TypeAlias = tuple[Share, int, Notice]
+"""A model, how many examples stand behind it, and the card that it belongs to."""
 
 
 class RemoteDesk:
@@ -40,13 +43,14 @@ class RemoteDesk:
         invite: Callable[[PeerId, int], None],
         spending: Spending,
         tally: Tally,
-        pool: ThreadPoolExecutor,
+        asking: Asking,
         audit: Audit,
     ) -> None:
         self._me, self._moment, self._round = me, moment, moment.round
         self._present, self._shard, self._courier = dict(present), shard, courier
         self._invite, self._spending, self._tally = invite, spending, tally
-        self._pool, self._audit = pool, audit
+        self._asking, self._audit = asking, audit
+        self._lock, self._over = threading.Lock(), set[PeerId]()
         self.arrived: set[PeerId] = set()
         self.missing: dict[PeerId, str] = {}
         self.raw: set[str] = set()
@@ -71,7 +75,11 @@ class RemoteDesk:
         """What came back; who did not answer in time is missing, and the log says why."""
         fact, me = check_ask(ask, reference=False), self._me
         others = sorted(j for j in set(ask.peers) if j in self._present and j != me)
-        offers = self._all(others, lambda j: self._offer(j, fact), type(fact).__name__)
+        self._take_belated(others, fact)
+        here = [j for j in others if self._is_here(j, fact)]
+        offers = {j: self._offer(j, fact) for j in here}
+        far = [j for j in others if j not in offers]
+        offers |= self._all(far, lambda j: self._offer(j, fact), type(fact).__name__)
         if me in ask.peers:
             offers[me] = self._mine(fact)
         if START in ask.peers:
@@ -80,13 +88,35 @@ class RemoteDesk:
             self.raw.add(fact.name_of(self._moment.spec))
         return fact.read(self, {j: offers[j] for j in sorted(offers)})
 
+    def _take_belated(self, peers: Sequence[PeerId], fact: Fact) -> None:
+        """What was asked in a round before, and came too late for it, is used in this one."""
+        belated = self._asking.belated
+        for j in peers:
+            if "model" in fact.moves and not fact.sends and j not in self._shares:
+                model: Model | None = belated.take("model", j)
+                if model is not None and model[-1].round > belated.rounds.get(j, -1):
+                    self._arrive(j, model)
+            if "card" in fact.moves and not fact.sends and j not in self._cards:
+                card: Card | None = belated.take("card", j)
+                if card is not None:
+                    self._cards[j] = card
+
+    def _is_here(self, j: PeerId, fact: Fact) -> bool:
+        """Whether all that a fact moves has come already."""
+        if fact.sends or "reply" in fact.moves:
+            return False
+        model = "model" not in fact.moves or j in self._shares or j in self._brought
+        return model and ("card" not in fact.moves or j in self._cards)
+
     def _all(self, peers: list[PeerId], work: Callable[[PeerId], T], what: str) -> dict[PeerId, T]:
-        """Ask all at once; what fails is missing."""
-        futures = {j: self._pool.submit(work, j) for j in peers}
+        """Ask all at once; what fails is missing, and so is what takes too long."""
+        futures = self._asking.all(what, peers, work)
+        with self._lock:  # what comes later is not of this round
+            self._over |= set(peers) - futures.keys()
         found: dict[PeerId, T] = {}
-        for j, future in futures.items():
+        for j in peers:
             try:
-                found[j] = future.result()
+                found[j] = result_of(futures.get(j))
             except AskFailed as failed:
                 why, detail = counted(failed.reason), failed.reason[:100]
                 self._audit("missing", j, why, round=self._round, ask=what, detail=detail)
@@ -117,29 +147,53 @@ class RemoteDesk:
         return offer
 
     def _pull(self, j: PeerId) -> None:
-        if j not in self._shares:
-            try:
-                found = self._courier.model(j, "share", self._present[j].round)
-            except AskFailed as failed:
-                if self._courier.in_step or counted(failed.reason) != "not here":
-                    raise
-                # at its own pace it has gone on: take its newest
-                self._present[j] = self._courier.card(j)
-                found = self._courier.model(j, "share", self._present[j].round)
-            self._shares[j], self._examples[j] = found
-            self.arrived.add(j)
+        if j in self._shares:
+            return
+        came = self._fetch(j)
+        with self._lock:
+            if j in self._over:
+                self._asking.belated.keep("model", j, came)
+                raise AskFailed("slow")
+            self._arrive(j, came)
+
+    def _arrive(self, j: PeerId, model: Model) -> None:
+        self._shares[j], self._examples[j], self._present[j] = model
+        self.arrived.add(j)
+        rounds = self._asking.belated.rounds
+        rounds[j] = max(rounds.get(j, -1), model[-1].round)
+
+    def _fetch(self, j: PeerId) -> Model:
+        """A neighbour's model, with the card that it belongs to."""
+        notice = self._present[j]
+        try:
+            return *self._courier.model(j, "share", notice.round), notice
+        except AskFailed as failed:
+            late = notice.round != self._round  # it was, and has gone on since
+            if (self._courier.in_step and not late) or counted(failed.reason) != "not here":
+                raise
+            notice = self._courier.card(j)
+            if self._courier.in_step and notice.round <= self._asking.belated.rounds.get(j, -1):
+                raise AskFailed("not here: nothing that is new") from None
+            return *self._courier.model(j, "share", notice.round), notice
 
     def _card_of(self, j: PeerId) -> Card:
-        if j not in self._cards:
-            self._cards[j] = self._courier.card_of(j, self._present[j])
-        return self._cards[j]
+        if j in self._cards:
+            return self._cards[j]
+        came = self._courier.card_of(j, self._present[j])
+        with self._lock:
+            if j in self._over:
+                self._asking.belated.keep("card", j, came)
+                raise AskFailed("slow")
+            self._cards[j] = came
+        return came
 
     def _visit(self, j: PeerId, fact: Fact) -> Offer:
         self._invite(j, self._round)
         offer = self._courier.visit(j, type(fact).__name__, self._round)
-        if offer.share is not None:
-            self._brought[j] = offer.share
-            self.arrived.add(j)
+        with self._lock:
+            if offer.share is not None and j not in self._over:
+                self._brought[j] = offer.share
+                self.arrived.add(j)
         return offer
 
     # -- what concerns me alone --------------------------------------------------------------------
@@ -182,6 +236,10 @@ class RemoteDesk:
             self._tally.pay(answered.forward, answered.backward)
             self._known.learn(fact, missing, answered.values)
         return self._known.of(fact, peers)
+
+    def settled(self, decision: Decision) -> Decision:
+        """What came of a decision before it is mixed: here the same."""
+        return decision
 
     def mixed(self, decision: Decision) -> Share:
         """The mixture that a decision asks for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from amity.net.options import Net
@@ -48,14 +48,20 @@ class Bucket:
 class Allowance:
     """The limits of one neighbour."""
 
-    def __init__(self, net: Net, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        net: Net,
+        now: Callable[[], float] = time.monotonic,
+        seen: Mapping[str, float] | None = None,
+    ) -> None:
         self._net, self._now, self._lock = net, now, threading.Lock()
         self._asks, self._bytes = Bucket(net.requests, now), Bucket(net.bandwidth, now)
         self._cards = Bucket(CARDS, now)
         self._pending = self._running = 0
         self._hosted = False
         self._visits: dict[int, int] = {}
-        self._nonces: OrderedDict[str, float] = OrderedDict()
+        ages = sorted((seen or {}).items(), key=lambda one: -one[1])
+        self._nonces: OrderedDict[str, float] = OrderedDict((n, now() - age) for n, age in ages)
         """When each was seen, oldest first."""
 
     def ask(self) -> None:
@@ -136,8 +142,15 @@ class Allowance:
 class Allowances:
     """The limits of all members of a roster, whichever it is at the moment."""
 
-    def __init__(self, net: Net, me: str, roster: Callable[[], Roster]) -> None:
-        self._net, self._me, self._roster = net, me, roster
+    def __init__(
+        self,
+        net: Net,
+        me: str,
+        roster: Callable[[], Roster],
+        seen: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> None:
+        """`seen`: by asker, the asks that were answered before a restart, and how long ago."""
+        self._net, self._me, self._roster, self._seen = net, me, roster, seen or {}
         self._lock = threading.Lock()
         self._known: dict[str, Allowance] = {}
 
@@ -147,5 +160,5 @@ class Allowances:
             raise Refused("not on the roster", repr(name[:63]))
         with self._lock:
             if name not in self._known:
-                self._known[name] = Allowance(self._net)
+                self._known[name] = Allowance(self._net, seen=self._seen.get(name, {}))
             return self._known[name]

@@ -17,6 +17,7 @@ from amity.net.line import Connection
 from amity.net.link.base import Handlers
 from amity.net.setup import Setup
 from amity.net.trust.identity import Identity, expires
+from amity.net.trust.revoked import Revoked, newest_revoked
 from amity.net.trust.roster import Roster
 from amity.topology import Network
 
@@ -36,12 +37,23 @@ class Papers:
 
     identity: Identity
     roster: Roster
+    """Without those whom the authority has revoked."""
+    revoked: Revoked | None = None
 
     @classmethod
     def load(cls, setup: Setup) -> Papers:
         """The papers of a peer that is a member."""
+        papers = cls.read(setup)
+        member_of(papers, setup)
+        return papers
+
+    @classmethod
+    def read(cls, setup: Setup) -> Papers:
+        """What is in the files, whether or not it is of a member."""
         identity = Identity.load(setup.identity, setup.who.name)
-        return cls(identity, member_of(Roster.load(setup.roster), identity, setup))
+        roster = Roster.load(setup.roster)
+        revoked = newest_revoked(setup.revoked, identity.ca_path, roster.network)
+        return cls(identity, roster if revoked is None else revoked.strike(roster), revoked)
 
 
 class Membership:
@@ -71,6 +83,10 @@ class Membership:
         """The current one."""
         return self._papers.roster
 
+    def revoked(self) -> Revoked | None:
+        """The newest list of those who are no members any more."""
+        return self._papers.revoked
+
     def near(self, t: int) -> tuple[PeerId, ...]:
         """My neighbours of a round."""
         near = self._graph.neighbours(t).get(self._me, ())
@@ -92,7 +108,9 @@ class Membership:
 
     def _files(self) -> dict[Path, tuple[int, int]]:
         identity = self._papers.identity
-        return stamps(self._setup.roster, identity.cert_path, identity.ca_path)
+        return stamps(
+            self._setup.roster, identity.cert_path, identity.ca_path, *self._setup.revoked
+        )
 
     def _tend(
         self, handlers: Handlers, beat: Callable[[], None], files: dict[Path, tuple[int, int]]
@@ -127,6 +145,11 @@ class Membership:
             self._audit("error", why="roster, certificate or network", message=str(error))
         self._told = str(error)
 
+    @property
+    def ends(self) -> datetime:
+        """When my certificate does."""
+        return self._ends
+
     def _validity(self) -> float:
         """Seconds until my certificate ends. If that is soon, the log says so twice a day."""
         left = (self._ends - datetime.now(UTC)).total_seconds()
@@ -139,14 +162,14 @@ class Membership:
 
     def _renew(self) -> bool:
         """Read what has changed. Returns whether the line must be opened again."""
-        identity = self._same_key(Identity.load(self._setup.identity, self._me))
-        roster = self._same_network(Roster.load(self._setup.roster))
+        papers = Papers.read(self._setup)
+        identity, roster = self._same_key(papers.identity), self._same_network(papers.roster)
         if self._me not in roster.members:
             self._leave_if_removed()
             return False
-        member_of(roster, identity, self._setup)
+        member_of(papers, self._setup)
         self._tell_changes(roster)
-        self._papers, self._ends = Papers(identity, roster), expires(identity.cert_path)
+        self._papers, self._ends = papers, expires(identity.cert_path)
         try:
             self._graph = self._make_graph(roster.names)
         except AmityError as error:  # the old graph, less those who left
@@ -170,7 +193,7 @@ class Membership:
 
     def _leave_if_removed(self) -> None:
         self._stop.wait(LOOK)  # a file that was half written is whole by now
-        if self._me not in Roster.load(self._setup.roster).members:
+        if self._me not in Papers.read(self._setup).roster.members:
             self._audit("roster", self._me, "removed")
             self._stop.set()
 
@@ -195,8 +218,14 @@ def stamps(*paths: Path) -> dict[Path, tuple[int, int]]:
     return found
 
 
-def member_of(roster: Roster, identity: Identity, setup: Setup) -> Roster:
-    """The roster, if this peer is on it with this key."""
+def member_of(papers: Papers, setup: Setup) -> None:
+    """Raises unless this peer is on the roster with this key."""
+    identity, roster, revoked = papers.identity, papers.roster, papers.revoked
+    if revoked is not None and identity.fingerprint in revoked.keys:
+        raise IdentityError(
+            f"{identity.key_path}: the authority has revoked this key (list {revoked.number});"
+            " ask it for a certificate of a new one"
+        )
     if identity.name not in roster.members:
         raise IdentityError(
             f"{setup.roster}: {identity.name} is not on the roster; add it with fingerprint"
@@ -212,4 +241,3 @@ def member_of(roster: Roster, identity: Identity, setup: Setup) -> Roster:
             f"{setup.folder / 'peer.toml'}: peer.listen is empty and the roster has no relay; set"
             " one of them"
         )
-    return roster

@@ -132,8 +132,11 @@ class Node:
             directory.keep_best(done.report, self)
             directory.checkpoint(self)
             online.audit.flush()
+            online.seen.keep(online.board.floors())
             online.status.note(round=self.next_round)
             self._teller.round(done.report)
+            if online.showing is not None:
+                online.showing.done(done.report)
         if not self.stop.is_set():
             rounds.finish()
             online.waiting.refuse_solitude()

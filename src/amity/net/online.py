@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from amity.core import Card, PeerId
 from amity.errors import ConfigError
 from amity.net.accord import Accord
 from amity.net.answers import Answering
+from amity.net.asking import Asking
 from amity.net.audit import Audit
 from amity.net.board import Board, Notice
 from amity.net.calls import Calls
@@ -25,14 +25,21 @@ from amity.net.line import Connection
 from amity.net.link.base import Handlers, Transport
 from amity.net.membership import Membership, Papers
 from amity.net.moment import Moment, Phase
-from amity.net.service import Service
+from amity.net.revoking import Revoking
+from amity.net.sealed import Keys, Sealed
+from amity.net.seen import Seen
+from amity.net.service import REMEMBERED, Service
 from amity.net.setup import Setup
+from amity.net.showing import Showing
 from amity.net.spending import Spending
 from amity.net.status import STATUS, StatusFile
+from amity.net.sums.desk import Barred, MaskedDesk
+from amity.net.sums.giving import Giving
 from amity.net.tally import Tally
 from amity.net.waiting import Waiting
 from amity.net.wire import Refused, Stamp
 from amity.net.workshop import Workshop
+from amity.patience import Purses
 from amity.peer.peer import Peer
 
 
@@ -62,11 +69,13 @@ class Online:
             on_stranger=lambda name: self.audit("refused", "", "not on the roster", link=name[:63]),
         )
         self.status.note(round=round)
+        self.board.remember(self.seen.floors())
         self.membership.go_online(handlers, beat=self._beat)
         self.status.beat()
 
     def _beat(self) -> None:
         self.waiting.ping()
+        self.revoking.beat()
         self.status.beat()
 
     def close(self, round: int) -> None:
@@ -75,8 +84,10 @@ class Online:
         self.line.close()
         self.service.close()
         self._errands.close()
-        self._asking.shutdown(wait=False, cancel_futures=True)
+        self._asking.close()
         self._meters.close()
+        self.seen.keep(self.board.floors())
+        self.seen.close()
         self.spending.close()
         moved = {key: value for key, value in self.tally.take().as_dict().items() if value}
         self.audit("stop", round=round, **moved)
@@ -101,13 +112,22 @@ class Online:
         return Stamp(papers.identity, papers.roster.network, schema.digest, later)
 
     @cached_property
+    def keys(self) -> Keys:
+        return Keys(
+            stamp=self.stamp,
+            schema=self.workshop.schema,
+            roster=lambda: self.membership.roster(),
+            me=self.workshop.me,
+        )
+
+    @cached_property
     def board(self) -> Board:
         return Board(self.papers.roster.names)
 
     @cached_property
     def line(self) -> Connection:
         return Connection(
-            transport=self.transport,
+            transport=Sealed(self.transport, self.keys),
             listen=self.setup.who.listen,
             lease=self.setup.net.lease,
             audit=self.audit,
@@ -149,6 +169,7 @@ class Online:
             audit=self.audit,
             tally=self.tally,
             roster=self.membership.roster,
+            norm=lambda: self.workshop.norm,
         )
 
     @cached_property
@@ -162,10 +183,43 @@ class Online:
             tally=self.tally,
             guest=lambda visitor, round: courier.model(visitor, "start", round)[0],
             terms=self.workshop.terms.encode(),
+            keys=self.keys.answer,
+            revoked=lambda asker, number: self.revoking.newer_for(asker, number),
         )
 
     @cached_property
+    def revoking(self) -> Revoking:
+        return Revoking(
+            path=self.setup.revoked[1],
+            ca_path=self.papers.identity.ca_path,
+            network=self.papers.roster.network,
+            now=self.membership.revoked,
+            present=lambda: [j for j in self.membership.roster().names if self.board.reachable(j)],
+            courier=self.courier,
+            errands=self._errands,
+            audit=self.audit,
+        )
+
+    @cached_property
+    def giving(self) -> Giving:
+        return Giving(
+            me=self.workshop.me,
+            net=self.setup.net,
+            stamp=self.stamp,
+            keys=self.keys,
+            answers=self.answers,
+            spending=self.spending,
+            roster=self.membership.roster,
+        )
+
+    @cached_property
+    def _barred(self) -> Barred:
+        return Barred()
+
+    @cached_property
     def service(self) -> Service:
+        if self.setup.net.masked:
+            self.answers.methods["sum"] = self.giving.answer
         return Service(
             me=self.workshop.me,
             schema=self.workshop.schema,
@@ -174,7 +228,12 @@ class Online:
             allowances=self._allowances,
             audit=self.audit,
             roster=self.membership.roster,
+            seen=self.seen,
         )
+
+    @cached_property
+    def seen(self) -> Seen:
+        return Seen(self.setup.state, REMEMBERED, self.audit)
 
     @cached_property
     def waiting(self) -> Waiting:
@@ -193,8 +252,15 @@ class Online:
             alike=lambda one, other: config.at(one) is config.at(other),
             near=self.membership.near,
             roster=self.membership.roster,
+            purses=self.purses,
+            belated=self._asking.belated,
+            greet=self.revoking.compare,
             stop=self.stop,
         )
+
+    @cached_property
+    def purses(self) -> Purses:
+        return Purses(self.setup.net.deadline)
 
     @cached_property
     def accord(self) -> Accord:
@@ -211,7 +277,7 @@ class Online:
         """Who is here, who is not, and who cannot learn with me."""
         others = [j for j in self.membership.roster().names if j != self.workshop.me]
         differs = self.accord.apart(others)
-        alive = [j for j in others if self.board.alive(j) and j not in differs]
+        alive = [j for j in others if self.board.reachable(j) and j not in differs]
         return {
             "present": [j for j in alive if self.accord.difference(j) == ""],
             "mute": [j for j in alive if self.accord.difference(j) is None],
@@ -219,19 +285,41 @@ class Online:
             "differs": differs,
             "soon": {j: words for j in alive if (words := self.accord.coming(j))},
             "least": self.setup.net.least,
+            "certificate": round(self.membership.ends.timestamp()),
+            "costs": {
+                j: [round(standing, 2), round(seconds, 1)]
+                for j, (standing, seconds) in self.purses.standing().items()
+            },
         }
 
     @cached_property
+    def showing(self) -> Showing | None:
+        """None where nothing is shown."""
+        if self.setup.net.show == "nothing":
+            return None
+        return Showing(
+            folder=self.setup.state,
+            me=self.workshop.me,
+            answers=self.answers,
+            courier=self.courier,
+            errands=self._errands,
+            present=lambda: self._around()["present"],
+            audit=self.audit,
+        )
+
+    @cached_property
     def _allowances(self) -> Allowances:
-        return Allowances(self.setup.net, self.workshop.me, self.membership.roster)
+        return Allowances(
+            self.setup.net, self.workshop.me, self.membership.roster, self.seen.asks()
+        )
 
     @cached_property
     def _errands(self) -> Errands:
         return Errands()
 
     @cached_property
-    def _asking(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(16, "asking")
+    def _asking(self) -> Asking:
+        return Asking(self.setup.net, self.purses, self.audit, len(self.papers.roster.names))
 
     @cached_property
     def _computing(self) -> threading.Lock:
@@ -267,7 +355,9 @@ class Online:
 
     def desk(self, moment: Moment, present: Mapping[PeerId, Notice]) -> RemoteDesk:
         """What carries the asks of a round."""
-        return RemoteDesk(
+        net = self.setup.net
+        masked = partial(MaskedDesk, net=net, keys=self.keys, barred=self._barred)
+        return (masked if net.masked else RemoteDesk)(
             me=self.workshop.me,
             moment=moment,
             present=present,
@@ -276,7 +366,7 @@ class Online:
             invite=self.answers.invite,
             spending=self.spending,
             tally=self.tally,
-            pool=self._asking,
+            asking=self._asking,
             audit=self.audit,
         )
 

@@ -38,10 +38,18 @@ class Net:
     behind models: raise it where a model takes seconds."""
     chunk: Annotated[int, Field(ge=1024, le=2**20)] = 2**18
     """Bytes of a model that are sent at a time."""
-    max_norm: Annotated[float, Field(gt=0)] = 1e6
-    """Models of a larger norm are refused."""
+    max_norm: Annotated[float, Field(gt=0)] = 10.0
+    """Models whose norm is more than so many times that of mine are refused."""
     max_age: Seconds = 86400.0
     """Messages that were signed longer ago are refused."""
+    masked: bool = False
+    """Whether models travel only in sums of several, each under masks that only cancel in the sum:
+    for strategies that decide by cards alone. All members say the same."""
+    crowd: Annotated[int, Field(ge=3, le=32)] = 3
+    """With masked=true: a sum has so many members at least; with fewer a round is spent alone."""
+    show: Literal["nothing", "names"] = "nothing"
+    """What members may see of my progress, for their pages. `names`: round, accuracy, bytes, and
+    whom I took with what weight, to members that ask; and I ask them."""
     requests: Count = 100
     """Asks per second that one neighbour may make; three seconds' worth at once."""
     transfers: Count = 4

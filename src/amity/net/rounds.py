@@ -23,7 +23,8 @@ from amity.records import PeerRecord, Report, RoundRecord, Scores
 from amity.round.cards import Sketches
 from amity.round.clock import Clock
 from amity.round.deciding import blaming, plain, view_of
-from amity.round.recording import count_diverged, is_due, record_of
+from amity.round.evidence import Evidence
+from amity.round.recording import count_diverged, is_due, means, record_of
 from amity.round.saying import says_of
 from amity.round.shard import Trained
 
@@ -52,7 +53,7 @@ class Rounds:
         present = online.waiting.cards(t, near)
         clock.lap("wait")
         desk = online.desk(moment, present)
-        decision = self._decide(moment, present, desk, memory)
+        decision = desk.settled(self._decide(moment, present, desk, memory))
         clock.lap("select")
         self._shop.shard.absorb(self._shop.me, desk.mixed(decision), t)
         clock.lap("mix")
@@ -86,7 +87,7 @@ class Rounds:
         shop, online = self._shop, self._online
         if shop.config.at(t) is not self._phase:
             self._phase, self._sketches = shop.config.at(t), Sketches(shop.spec(t))
-        wanted = self._sketches.wanted
+        wanted = self._sketches.wanted((shop.me,))
         trained = online.spending.own(
             t, lambda allowed: shop.shard.train((shop.me,), t, wanted, (allowed,))[0]
         )
@@ -140,7 +141,14 @@ class Rounds:
             memory=memory,
         )
         with blaming(config, view):
-            decision = plain(drive(config.decider.decide(view, {shop.me: 1.0}), desk.answer))
+            evidence = Evidence(shop.me, len(present))
+            decision = plain(
+                drive(
+                    config.decider.decide(view, {shop.me: 1.0}),
+                    lambda ask: evidence.heard(ask.fact, desk.answer(ask)),
+                )
+            )
+            decision = replace(decision, why=evidence.why(decision))
         if moment.phase == "joining":
             row = _of_friends(decision.row, shop.me)
             head = None if decision.head is None else follow(decision.head, decision.row, row)
@@ -178,7 +186,7 @@ class Rounds:
             train_loss=trained.loss,
             diverged=trained.diverged,
             ledger=ledger,
-            scores=replace(scores, accuracy_alone=alone),
+            scores=scores.beside(alone),
             missing=len(desk.missing),
             excluded=online.spending.excluded(desk.raw),
             **online.spending.spent,
@@ -188,6 +196,7 @@ class Rounds:
             round=t,
             peers={shop.me: record},
             rows={shop.me: decision.row},
+            why={shop.me: decision.why} if decision.why else {},
             network=_of_network(record),
             seconds=clock.laps,
         )
@@ -198,7 +207,7 @@ def _of_network(record: PeerRecord) -> RoundRecord:
     return RoundRecord(
         round=record.round,
         taken=float(record.taken),
-        accuracy=record.accuracy,
+        **means([record]),
         diverged=count_diverged([record]),
         epsilon=record.epsilon,
         excluded=record.excluded,

@@ -14,16 +14,19 @@ from amity.net.audit import Audit
 from amity.net.limits import Allowance, Allowances
 from amity.net.link.base import Request
 from amity.net.options import Net
+from amity.net.seen import Seen
 from amity.net.trust.roster import Roster
 from amity.net.wire import SKEW_MS, Expected, Manifest, Refused, WireSchema, open_head
 
 ASK_AGE = 60.0
 """Seconds after which an ask is stale."""
+REMEMBERED = ASK_AGE + 2 * SKEW_MS / 1000
+"""Seconds for which an ask could come again."""
 ONE_THREAD = (torch.set_num_threads, (1,))
 """torch counts its threads for each thread of ours: with another number, sums have other bits."""
 MOST_TRANSFERS = 128
-GREETINGS = ("hello", "terms")
-"""What a member with another schema may ask: to find out in what we differ."""
+GREETINGS = ("hello", "terms", "revoked")
+"""What a member with another schema may ask: to find out in what we differ, and who is none."""
 
 
 class Service:
@@ -39,8 +42,9 @@ class Service:
         allowances: Allowances,
         audit: Audit,
         roster: Callable[[], Roster],
+        seen: Seen,
     ) -> None:
-        self._me, self._schema = me, schema
+        self._me, self._schema, self._seen = me, schema, seen
         self._answers, self._allowances, self._audit = answers, allowances, audit
         self._roster = roster
         transfers = min(MOST_TRANSFERS, net.transfers * max(4, len(roster().names)))
@@ -49,8 +53,10 @@ class Service:
             "body": ThreadPoolExecutor(transfers, "transfers"),
             "host": ThreadPoolExecutor(8, "visits", *ONE_THREAD),
             "losses": ThreadPoolExecutor(8, "losses", *ONE_THREAD),
+            "sum": ThreadPoolExecutor(8, "sums"),
         }
-        """What may wait for the learner has threads of its own: greetings and cards never wait."""
+        """What may wait for the learner, or for others, has threads of its own: greetings and cards
+        never wait."""
 
     def on_ask(self, request: Request) -> None:
         """Called by the link: decides in a few microseconds whether the ask is worth a thread."""
@@ -62,10 +68,15 @@ class Service:
             return
         try:
             allowance.ask()
+        except Refused as refused:
+            self._audit("refused", request.asker, refused.reason)
+            request.fail(refused.reason)
+            return
+        try:
             if not request.payload:  # also: one that is too long to be an ask
-                allowance.answered()
                 raise Refused("malformed", "no ask")
         except Refused as refused:
+            allowance.answered()
             self._audit("refused", request.asker, refused.reason)
             request.fail(refused.reason)
             return
@@ -110,7 +121,8 @@ class Service:
         manifest, _ = open_head(request.payload, self._roster(), want)
         if manifest.to != self._me or manifest.data.get("method") != request.method:
             raise Refused("wrong addressee", "the ask was for somebody or something else")
-        allowance.fresh(manifest.nonce, ASK_AGE + 2 * SKEW_MS / 1000)
+        allowance.fresh(manifest.nonce, REMEMBERED)
+        self._seen.answered(request.asker, manifest.nonce)
         return manifest
 
     def close(self) -> None:

@@ -39,6 +39,8 @@ from amity.config import (
     SCALARS,
     SECTIONS,
     Config,
+    code_named,
+    guarded,
     nested,
     read_toml,
     resolve,
@@ -52,10 +54,12 @@ from amity.data.partition import samples_of
 from amity.data.samples import PeerData, Pixels
 from amity.errors import ConfigError, DataError
 from amity.net.options import Net
+from amity.net.trust.revoked import REVOKED
 from amity.net.trust.roster import check_name
+from amity.registry import admit
 from amity.rng import rng
 from amity.round.build import deal_out, in_one_process
-from amity.topology import peer_names
+from amity.topology import Discover, peer_names
 
 RUN_KEYS = (*SECTIONS, *PARTS, *SCALARS, "stages", "changes")
 
@@ -102,6 +106,12 @@ class Setup:
         return self.folder / self.who.roster
 
     @property
+    def revoked(self) -> tuple[Path, Path]:
+        """Where lists of revoked members are: what an operator put there, and what others passed
+        on."""
+        return self.folder / REVOKED, self.state / REVOKED
+
+    @property
     def identity(self) -> Path:
         return self.folder / self.who.identity
 
@@ -110,8 +120,11 @@ class Setup:
         return self.folder / self.who.state
 
 
-def read_setup(folder: Path, overrides: Mapping[str, Any] | None = None) -> Setup:
-    """From DIR/peer.toml; overrides are config keys, and `net.*`."""
+def read_setup(
+    folder: Path, overrides: Mapping[str, Any] | None = None, *, trust: bool = False
+) -> Setup:
+    """From DIR/peer.toml; overrides are config keys, and `net.*`. Code that it names is yours, or
+    you trust it."""
     path = folder / "peer.toml"
     if not path.is_file():
         raise ConfigError(
@@ -129,11 +142,14 @@ def read_setup(folder: Path, overrides: Mapping[str, Any] | None = None) -> Setu
     who = typed("peer", Who, raw)
     check_name(who.name, str(path))
     mine, net = split_net(overrides or {})
-    config = resolve([_run_of(given.get("run", {}), folder), nested(mine)])
+    layers = [_run_of(given.get("run", {}), folder), nested(mine)]
+    admit(path, code_named(layers, but=mine), trust)
+    rules = typed("net", Net, {**given.get("net", {}), **net})
+    config = resolve(layers if rules.masked else guarded(layers))
     return Setup(
         folder=folder,
         who=who,
-        net=typed("net", Net, {**given.get("net", {}), **net}),
+        net=rules,
         config=for_network(config),
         options=given,
     )
@@ -193,6 +209,12 @@ def split_net(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
     return {key: value for key, value in values.items() if not key.startswith("net.")}, net
 
 
+def on_guard(net: Mapping[str, Any]) -> bool:
+    """Whether peers with these keys `net.*` have the strategy's guard by default: it looks at
+    single models, which masked sums do not show."""
+    return not typed("net", Net, dict(net)).masked
+
+
 def for_network(config: Config) -> Config:
     """The config as a real peer runs it; what only a simulator can do is refused."""
     for _, phase in config.phases:
@@ -211,8 +233,13 @@ def for_network(config: Config) -> Config:
             "stop.patience: is for `amity run`, `compare` and `sweep`, which see all peers; real"
             " peers end by themselves. Leave it out, and raise rounds= if more are needed"
         )
+    if isinstance(config.topology.instance, Discover):
+        raise ConfigError(
+            "topology=discover: is for `amity run`; real peers reach all members of their roster."
+            " Leave it out, or use topology=regular"
+        )
     own = config.topology.common
-    for key, plain in (("online", 1.0), ("drop", 0.0), ("trace", "")):
+    for key, plain in (("online", 1.0), ("drop", 0.0), ("trace", ""), ("speed", "")):
         if getattr(own, key) != plain:
             raise ConfigError(
                 f"topology.{key}: is for the simulator; a real network has faults of its own. Leave"

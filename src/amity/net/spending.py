@@ -63,6 +63,10 @@ class Spending:
         """Something is about to leave; the same again is the same disclosure."""
         self._accounts.spend(kind, round, to)
 
+    def told(self, kind: str, round: int, to: str) -> bool:
+        """Whether this has left already, in this life or one before."""
+        return self._accounts.told(kind, round, to)
+
     @property
     def spent(self) -> Spent:
         """For the record of a round."""

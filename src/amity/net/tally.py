@@ -31,6 +31,7 @@ BOOKED: Mapping[str, Kind] = {
     "share": "model",
     "start": "model",
     "visit": "model",
+    "sum": "model",
 }
 """Under what the bodies of each kind of message are booked."""
 Near = Callable[[int], tuple[PeerId, ...]]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import wait
 from functools import partial
@@ -15,8 +14,10 @@ from typing import NamedTuple
 from amity.core import PeerId
 from amity.errors import Failure
 from amity.net.accord import Accord
+from amity.net.asking import Belated
 from amity.net.audit import Audit
 from amity.net.board import Board, Notice
+from amity.net.cards import Cards
 from amity.net.courier import Courier
 from amity.net.errands import Errands
 from amity.net.link.base import AskFailed
@@ -27,13 +28,10 @@ from amity.net.status import StatusFile
 from amity.net.tally import Near
 from amity.net.trust.roster import Roster
 from amity.net.wire import Refused
+from amity.patience import Purses
 
 MEET = 1.5
 """Seconds to wait for links to peers that are running already."""
-DEADLINES = 2
-"""So many in a row may a member let pass before it is waited for only now and then."""
-AGAIN = 5
-"""It is given another in every so many rounds."""
 
 
 class Next(NamedTuple):
@@ -62,16 +60,28 @@ class Waiting:
         alike: Callable[[int, int], bool],
         near: Near,
         roster: Callable[[], Roster],
+        purses: Purses,
+        belated: Belated,
+        greet: Callable[[PeerId], None],
         stop: threading.Event,
     ) -> None:
+        """`greet` is called with a member that has come, before anything else is asked of it."""
         self._me, self._net, self._rounds = me, net, rounds
         self._near, self._roster, self._alike = near, roster, alike
         self._board, self._courier, self._errands, self._audit = board, courier, errands, audit
         self._stop, self._accord, self._told, self._status = stop, accord, told, status
-        self._awaited: frozenset[PeerId] = frozenset()
-        """Whose cards this round is waiting for."""
-        self._slow: Counter[PeerId] = Counter()
-        """How many deadlines in a row a member has let pass."""
+        self._greet = greet
+        self._cards = Cards(
+            net=net,
+            board=board,
+            audit=audit,
+            purses=purses,
+            belated=belated,
+            alike=alike,
+            nudge=self._nudge,
+            see=self._see,
+            stop=stop,
+        )
 
     # -- signs of life -----------------------------------------------------------------------------
 
@@ -79,21 +89,35 @@ class Waiting:
         """Called by the link: a member came, or went."""
         if name not in self._roster().members:
             return
-        was = self._board.alive(name, grace=0)
+        was = self._board.reachable(name, grace=0)
+        if here and not was:
+            self._board.doubt(name)
         self._board.live(name, here)
         if here and not was:
             self._audit("joined", name)
             self._meet(name)
         elif was and not here:
             self._audit("left", name)
+            self._errands.once("still", name, partial(self._still_here, name))
+
+    def _still_here(self, name: PeerId) -> None:
+        """That a member has gone is told by the network, and not signed: who answers is here."""
+        try:
+            self._courier.hello(name, self._net.lease)
+        except (AskFailed, Refused):
+            return
+        self._board.live(name, True)
+        self._board.proved(name)
 
     def ping(self) -> None:
         """Peers that are waited for and silent are asked whether they are present."""
         for j in self._roster().names:
-            wanted = self._courier.owing(j) or j in self._awaited
-            if wanted and self._board.alive(j) and self._board.quiet(j) > LOOK:
+            wanted = self._courier.owing(j) or j in self._cards.awaited or self._board.unproven(j)
+            if wanted and self._board.reachable(j) and self._board.quiet(j) > LOOK:
                 work = partial(self._courier.ping, j, 1.5 * self._net.lease)
                 self._errands.once("ping", j, work)
+            elif not self._board.linked(j) and self._board.quiet(j) < 2 * LOOK:
+                self._errands.once("still", j, partial(self._still_here, j))
 
     def _look(self, name: PeerId, round: int = -1) -> None:
         """See a member's card that I may have missed."""
@@ -108,6 +132,7 @@ class Waiting:
         """Find out whether a member can learn with me, and see its card if so."""
 
         def met() -> None:
+            self._greet(name)
             self._accord.meet(name)
             if not self._accord.difference(name):
                 self._look(name)
@@ -160,7 +185,7 @@ class Waiting:
         while not self._stop.is_set():
             near = self._near(t)
             for j in near:
-                if self._board.alive(j) and not self._accord.met(j):
+                if self._board.reachable(j) and not self._accord.met(j):
                     self._meet(j)
             lacking = self._lacking(near)
             if not lacking:
@@ -197,13 +222,14 @@ class Waiting:
         """Before I go, those who are here can find out for themselves in what we differ."""
         until = time.monotonic() + 4 * MEET
         while time.monotonic() < until and not self._stop.wait(0.05):
-            if all(j in self._told or not self._board.alive(j) for j in others):
+            if all(j in self._told or not self._board.reachable(j) for j in others):
                 return
 
     def catch_up(self, t: int) -> Next:
         """Go on with the round that the others are in; skipped rounds are reported. A newcomer
         listens for one round. When every peer goes at its own pace, nobody skips a round, but a
         newcomer begins where the others are."""
+        self._cards.begin()
         ahead = min(self._board.current(self._near(t)), self._rounds - 1) - t
         if ahead <= self._allowance(t):
             return Next(t, "ready")
@@ -219,45 +245,12 @@ class Waiting:
     # -- the cards of a round ----------------------------------------------------------------------
 
     def cards(self, t: int, near: tuple[PeerId, ...]) -> dict[PeerId, Notice]:
-        """Wait for the cards of everyone who is present and takes part, until the deadline. Nobody
+        """Wait for the cards of those who are present and take part, as long as it is usual. Nobody
         waits for those who cannot learn with me."""
         near = tuple(j for j in near if not self._accord.difference(j))
-        found = self._newest(t, near) if self._net.sync == "none" else self._of_round(t, near)
+        found = self._newest(t, near) if self._net.sync == "none" else self._cards.of_round(t, near)
         self._audit.meters.alive.set(sum(self._board.alive(j) for j in near))
         return {j: notice for j, notice in found.items() if notice.data.phase == "ready"}
-
-    def _of_round(self, t: int, near: tuple[PeerId, ...]) -> dict[PeerId, Notice]:
-        self._see(self._wait_for(t, near), t)
-        found = {j: notice for j in near if (notice := self._board.notice(j, t)) is not None}
-        for j in near:
-            here = self._board.alive(j)
-            self._slow[j] = self._slow[j] + 1 if here and j not in found else 0
-            if j not in found:
-                why = "no card before the deadline" if here else "not reachable"
-                self._audit("late", j, why, round=t)
-        return found
-
-    def _wait_for(self, t: int, near: tuple[PeerId, ...]) -> list[PeerId]:
-        """Wait until everyone who is present has shown its card. Returns the peers that are past
-        this round: their cards must be asked for."""
-        board, passed = self._board, list[PeerId]()
-        until, look = time.monotonic() + self._net.deadline, time.monotonic() + LOOK
-        while not self._stop.is_set():
-            with board.changed:
-                waiting = [j for j in near if board.notice(j, t) is None and self._given_time(j, t)]
-                passed = [j for j in waiting if board.newest(j) > t]
-                self._awaited = frozenset(waiting)
-                if len(passed) == len(waiting) or time.monotonic() >= until:
-                    break
-                board.changed.wait(0.1)
-            look = self._nudge(waiting, look)
-        self._awaited = frozenset()
-        return passed
-
-    def _given_time(self, j: PeerId, t: int) -> bool:
-        """Everyone who is present. But a peer that has missed two deadlines is waited for only now
-        and then, so that it cannot make every round last until the deadline."""
-        return self._board.alive(j) and (self._slow[j] < DEADLINES or t % AGAIN == 0)
 
     def _newest(self, t: int, near: tuple[PeerId, ...]) -> dict[PeerId, Notice]:
         """When every peer goes at its own pace: the newest card of everyone who is present, unless

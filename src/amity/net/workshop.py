@@ -8,11 +8,14 @@ from amity.config import Change, Config
 from amity.core import PeerId, Strategy
 from amity.data import Dataset
 from amity.data.schema import Schema
+from amity.learn.freezing import digest_of
 from amity.net.setup import Setup, data_of
+from amity.net.sums.fitting import check_masked
 from amity.net.wire import Terms, WireSchema
 from amity.peer.peer import Peer, World
 from amity.peer.proxy import CardSpec
 from amity.round.build import load_data, make_learner, make_shard, settled
+from amity.round.frozen import spare
 from amity.round.shard import Shard
 from amity.round.spending import Budget
 from amity.store import RunDir
@@ -43,14 +46,18 @@ class Workshop:
         dataset = replace(dataset, pixels=dataset.pixels.to(setup.config.device))
         config = settled(RunDir.check(setup.state, setup.config, "peer", extend=True), dataset)
         shard = make_shard(config, dataset, (me,), {me: data}, secret=True)
-        learner = make_learner(config, dataset.shape, dataset.classes)
+        learner = make_learner(config, dataset.shape, dataset.target)
+        spare(learner, config, dataset)
         terms = _terms(config, shard, dataset)
+        check_masked(config, setup.net, terms.masked)
+        if setup.net.masked:
+            terms = replace(terms, sums=f"{setup.net.crowd} or more")
         return cls(
             me=me,
             config=config,
             shard=shard,
             hosting=replace(shard.world, learner=learner),
-            schema=_schema(config, shard, terms, setup.net.max_norm),
+            schema=_schema(config, shard, terms),
             terms=terms,
             meaning=dataset.schema if dataset.form is not None else None,
             budget=Budget.of(config, len(data.train)),
@@ -69,6 +76,11 @@ class Workshop:
         return self.shard.peers[self.me]
 
     @property
+    def norm(self) -> float:
+        """Of my model, before or after this round's training, whichever is larger."""
+        return max(float(theta.norm()) for theta in (self.peer.start, self.peer.trained))
+
+    @property
     def examples(self) -> int:
         return len(self.peer.data.train)
 
@@ -81,15 +93,19 @@ class Workshop:
 def _terms(config: Config, shard: Shard, dataset: Dataset) -> Terms:
     """What all members must have in common, found on this peer's own."""
     (peer,) = shard.peers.values()
+    learner, layout = shard.world.learner, shard.world.learner.layout
     cards = [_shown(phase.decider.card) for _, phase in config.phases]
     planned = zip(config.changes, config.phases[1:], cards[1:], strict=True)
     return Terms(
         data=dataset.schema.common,
-        model=tuple((slot.name, tuple(slot.shape)) for slot in shard.world.learner.layout.slots),
+        model=tuple((s.name, tuple(s.shape)) for s in (*layout.statistics, *layout.slots)),
         seed=config.seed,
         card=cards[0],
         masked=peer.rows.mask is not None,
         stepping=config.stepping,
+        task=config.learnt,
+        frozen=digest_of(learner.alike()),
+        weights=config.weights_digest,
         changes=tuple((c.start, _said(c, phase), card) for c, (_, phase), card in planned),
     )
 
@@ -111,7 +127,7 @@ def _said(change: Change, phase: Config) -> str:
     return said
 
 
-def _schema(config: Config, shard: Shard, terms: Terms, max_norm: float) -> WireSchema:
+def _schema(config: Config, shard: Shard, terms: Terms) -> WireSchema:
     """What bodies must look like, found on this peer's own, from each planned change on."""
     (peer,) = shard.peers.values()
     peer.trained.copy_(peer.start)
@@ -125,7 +141,6 @@ def _schema(config: Config, shard: Shard, terms: Terms, max_norm: float) -> Wire
             probe=len(world.sketcher(world.initial[layout.proxy], spec.sketch if spec else 0)),
             bits=spec.bits if spec else 32,
             digest=terms.digest_at(start),
-            max_norm=max_norm,
         )
 
     first, *later = ((start, of(start, phase.decider.card)) for start, phase in config.phases)

@@ -8,6 +8,7 @@ it is. Written for a peer with start w and trained model ŵ.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
@@ -23,6 +24,8 @@ from amity.rng import rng
 
 Sends = Literal["honest", "sign_flip", "noise", "scaled", "constant", "free_rider"]
 
+Wrong = Callable[["torch.Tensor"], "torch.Tensor"]
+
 
 class Attack:
     """Base of all: an attacker that does nothing. Verbs take what is true and return what is
@@ -35,8 +38,8 @@ class Attack:
     fakes_cards: ClassVar[bool] = False
     """Whether `sketch` does."""
 
-    def data(self, samples: Samples, classes: int) -> Samples:
-        """What the attacker trains on."""
+    def data(self, samples: Samples, wrong: Wrong) -> Samples:
+        """What the attacker trains on; `wrong` makes of right answers their opposite."""
         return samples
 
     def share(
@@ -83,10 +86,11 @@ class NoAttack(Attack):
 @attacks.register("label_flip")
 @dataclass(frozen=True)
 class LabelFlip(Attack):
-    """Trains on wrong labels: class c becomes K − 1 − c."""
+    """Trains on wrong labels: class c becomes K − 1 − c. Of other tasks: yes becomes no, high
+    becomes low."""
 
-    def data(self, samples: Samples, classes: int) -> Samples:
-        return Samples(replace(samples.pixels, y=classes - 1 - samples.pixels.y), samples.index)
+    def data(self, samples: Samples, wrong: Wrong) -> Samples:
+        return Samples(replace(samples.pixels, y=wrong(samples.pixels.y)), samples.index)
 
 
 @attacks.register("sign_flip")

@@ -12,11 +12,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 
+import numpy as np
 from pydantic import Field
 
 from amity.core import START, Decision, PeerId, Row, Share
 from amity.errors import RowError
 from amity.lazy import torch
+from amity.peer.fixed import read, term
 from amity.registry import Registry
 
 
@@ -153,6 +155,37 @@ class Mean:
 
     def mix(self, row: Row, shares: Mapping[PeerId, Share]) -> Share:
         return mix(row, shares)
+
+
+@mixers.register("fixed")
+@dataclass(frozen=True)
+class Fixed:
+    """The weighted mean by the row, Σ_j ϖ_j ŵ_j, in fixed point: what real peers compute with
+    `net.masked=true`, to the bit.
+
+    Every term is rounded to a multiple of 2⁻²² and added modulo 2³². With masks each coordinate is
+    divided by the weight of those who offer it, as by `mean`.
+    """
+
+    def mix(self, row: Row, shares: Mapping[PeerId, Share]) -> Share:
+        names = sorted(row)
+        first = shares[names[0]].theta
+        total = np.zeros(len(first), np.uint32)
+        for j in names:
+            total += term(row[j], _offered(shares[j]))
+        mixed = read(total).to(first.device)
+        if all(shares[j].mask is None for j in names):
+            return Share(mixed)
+        weighed = torch.zeros_like(mixed)
+        for j in names:
+            mask = shares[j].mask
+            weighed += row[j] * (torch.ones_like(mixed) if mask is None else mask.to(mixed.dtype))
+        covered = weighed > 0
+        return Share(torch.where(covered, mixed / weighed.clamp_min(1e-38), mixed), covered)
+
+
+def _offered(share: Share) -> torch.Tensor:
+    return share.theta if share.mask is None else torch.where(share.mask, share.theta, 0.0)
 
 
 @mixers.register("median")

@@ -100,6 +100,6 @@ class Solo:
         if not len(rest):
             return 0.0
         theta = self._fit(theta, part, self.further_epochs, self._small)
-        x, y = rest.pixels.batch(rest.index)
-        self.learner.forward_examples += len(rest)
-        return float((self.learner.probabilities(theta, x).argmax(1) == y).sum())
+        (x, y), learner = rest.pixels.batch(rest.index), self.learner
+        learner.forward_examples += len(rest)
+        return learner.task.right(learner.outputs(theta, x), y, learner.target).total

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from amity.data.samples import Samples
     from amity.learn.learner import Learner
     from amity.peer.peer import Peer
+    from amity.tasks import Rightness
 
 
 @dataclass(frozen=True)
 class Alone(ModelFact):
-    """How often I would be right if I learnt from nobody: a model trained from the initial one on
+    """How right I would be if I learnt from nobody: a model trained from the initial one on
     one half of my examples, tried on the other half, both ways. Ask it of yourself."""
 
     raw = True
@@ -35,8 +36,9 @@ class Alone(ModelFact):
 
 @dataclass(frozen=True)
 class Agreement(ModelFact):
-    r"""How often a mixture of others' models gives my answers, as it is, if it is told how often
-    each class occurs here and forgets how often it expects each: the same number for each j.
+    r"""How right a mixture of others' models is on my examples, as it is, if it is told how often
+    each answer occurs here and forgets how often it expects each (`Task.fair`): the same number
+    for each j. Of classes it is how often the mixture gives mine:
 
         argmax_c  p(c | x) · P_i(c) / p̄(c),     p̄ = mean of p(· | x) over my examples
 
@@ -52,13 +54,13 @@ class Agreement(ModelFact):
         data, learner, theta = me.data.train, me.world.learner, mixture(self.row, models)
         if theta is None or not len(data):
             return [math.nan for _ in models]
-        return [_agreement(theta, data, learner)[0]] * len(models)
+        return [_tried(theta, data, learner).right] * len(models)
 
 
 @dataclass(frozen=True)
 class Skill(ModelFact):
-    r"""How much better than the most frequent class each model is, by itself, on a few of my
-    examples, by the same corrected answers as `Agreement`:
+    r"""How much better each model is, by itself, on a few of my examples, than the best answer that
+    is the same for all, by the same corrected answers as `Agreement`. Of classes:
 
         (share that is right − max_c P_i(c)) / (1 − max_c P_i(c))
 
@@ -73,16 +75,11 @@ class Skill(ModelFact):
         data, learner = me.data.train.first(self.examples), me.world.learner
         if not len(data):
             return [math.nan for _ in models]
-        found = [_agreement(theta, data, learner) for theta in models.values()]
-        return [max(-1.0, (right - chance) / max(1 - chance, 0.01)) for right, chance in found]
+        return [_tried(theta, data, learner).skill for theta in models.values()]
 
 
-def _agreement(theta: torch.Tensor, data: Samples, learner: Learner) -> tuple[float, float]:
-    """How often a model gives these answers, and how often its best constant answer would."""
+def _tried(theta: torch.Tensor, data: Samples, learner: Learner) -> Rightness:
+    """How right a model is on these examples, told how often each answer occurs here."""
     x, y = data.pixels.batch(data.index)
-    said = learner.probabilities(theta, x).double()
     learner.forward_examples += len(data)
-    here = torch.bincount(y, minlength=said.shape[1]).double() / len(y)
-    fair = said * (here / said.mean(0).clamp_min(1e-6))
-    right = float((fair.argmax(1) == y).double().mean())
-    return right if bool(torch.isfinite(said).all()) else 0.0, float(here.max())
+    return learner.task.fair(learner.outputs(theta, x), y, learner.target)

@@ -69,7 +69,8 @@ class Entry(Generic[T]):
 
 @dataclass(frozen=True)
 class AbsentEntry(Entry[Any]):
-    """An object of another process: any options are right, and its instance cannot be used."""
+    """An object of another process, or code that is withheld: any options are right, and its
+    instance cannot be used."""
 
     kind: str = ""
 

@@ -43,6 +43,11 @@ class Absent:
     def __getattr__(self, attribute: str) -> NoReturn:
         if attribute.startswith("__"):  # Python itself looks for these
             raise AttributeError(attribute)
+        if not in_memory(self.name):
+            raise NotHere(
+                f"{self.kind} {self.name!r} is code that somebody else's file names, and was not"
+                " loaded"
+            )
         raise NotHere(
             f"{self.kind} {self.name!r} was passed as an object to another process; pass it again"
             " with the same out=, or put it into a file that a config can name"

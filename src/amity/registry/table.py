@@ -17,6 +17,7 @@ from amity.registry.fingerprint import fingerprint
 from amity.registry.memory import Absent, in_memory, memory_name
 from amity.registry.options import fields_of
 from amity.registry.shape import UNDECORATED, bare_fields, plain_verbs
+from amity.registry.yours import ran, withheld
 
 T = TypeVar("T")
 Wrap = Callable[[Any], type[T] | None]
@@ -90,6 +91,8 @@ class Registry(Generic[T]):
         if in_memory(name):
             return self._held.get(name) or AbsentEntry(name, Absent, kind=self.kind)
         source = name.rpartition(":")[0]
+        if source and _is_code(source, self._entries) and withheld(name):
+            return AbsentEntry(name, Absent, code=code_of(name), kind=self.kind)
         if source and (source.endswith(".py") or importable(source)):
             return Entry(name, self._load(name), code=code_of(name))
         if source:
@@ -108,6 +111,7 @@ class Registry(Generic[T]):
         source, _, attribute = name.rpartition(":")
         try:
             module = module_of(source)
+            ran(name)
         except (Exception, SystemExit) as error:  # anybody's code runs here
             raise ConfigError(
                 f"{self.kind} {name!r}: cannot import {source!r} ({brief(error)})"
@@ -175,6 +179,15 @@ class Registry(Generic[T]):
         name = memory_name(digest, cls.__name__)
         self._held[name] = Entry(name, cls, code=digest)
         return name
+
+
+def _is_code(source: str, entries: Mapping[str, Any]) -> bool:
+    """Whether what stands before a colon names a file or a module, and no entry. It is not looked
+    for: to look for `a.b` would run `a`."""
+    modules = source.split(".")
+    return source.endswith(".py") or (
+        all(part.isidentifier() for part in modules) and source not in entries
+    )
 
 
 def _no_dataclass(module: ModuleType, attribute: str) -> str:

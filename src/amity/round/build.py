@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,27 @@ import torch
 from amity.config import SECTIONS, Config
 from amity.core import Context, Fit, Fitted, PeerId, State
 from amity.data import Dataset, deal
+from amity.data.inputs import Shapes, blank, described, kind_of
 from amity.data.samples import PeerData
+from amity.data.target import Target
 from amity.errors import ConfigError, StrategyError, brief
+from amity.learn.freezing import freeze
 from amity.learn.layout import layout_of
 from amity.learn.learner import Learner, Precision, Recipe, native_bf16
 from amity.learn.models import build_module
 from amity.learn.stacked import Stack
 from amity.learn.stepping import kept_of
 from amity.learn.tensors import TYPES
+from amity.learn.weights import load_weights
 from amity.peer.attacks import NoAttack, attackers
 from amity.peer.peer import Peer, World
 from amity.peer.privacy import NoPrivacy, needs_opacus
 from amity.peer.proxy import Sketcher
 from amity.rng import rng
+from amity.round.frozen import about_statistics, check_parts, make_room, spare
 from amity.round.matrices import Matrices
 from amity.round.shard import Shard
+from amity.tasks import Task
 
 TINY = 20_000
 """Parameters up to which stacking pays on a CPU: beyond, memory sets the pace and workers do
@@ -52,19 +58,20 @@ def one_thread() -> Iterator[None]:
 
 
 @lru_cache(maxsize=4)
-def _load_data(name: str, options: str, files: str, source: Any) -> Dataset:
-    dataset: Dataset = source.load()
+def _load_data(name: str, options: str, files: str, source: Any, task: Task) -> Dataset:
+    dataset = task.load(source)
     for note in dataset.notes:
         logging.getLogger("amity").info("data: %s", note)
     return dataset
 
 
 def load_data(config: Config) -> Dataset:
-    """The dataset of a config. It is kept in memory, so all runs of a process share it, until its
-    files change."""
+    """The dataset of a config, as its task wants it. It is kept in memory, so all runs of a process
+    share it, until its files change."""
     options = config.data.options
     files = repr([_stamp(options.get(key)) for key in ("path", "schema")])
-    return _load_data(config.data.name, repr(sorted(options.items())), files, config.data.instance)
+    said, task = repr(sorted(options.items())), config.task.instance
+    return _load_data(config.data.name, said, files, config.data.instance, task)
 
 
 def _stamp(path: Any) -> tuple[str, int, int] | None:
@@ -89,25 +96,27 @@ def deal_out(config: Config, dataset: Dataset, names: tuple[PeerId, ...]) -> dic
         )
 
 
-def make_learner(config: Config, shape: tuple[int, ...], classes: int) -> Learner:
+def make_learner(config: Config, shape: Shapes, target: Target) -> Learner:
     """The module of the config with its initial parameters, which are the same for all peers of a
     seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng(config.seed, "model").integers(2**62)))
-        model = config.model
-        module = build_module(model.label, model.instance, shape, classes, own=bool(model.code))
+        model, layers = config.model, config.model.common
+        module = build_module(model.label, model.instance, shape, target, own=bool(model.code))
+    said = load_weights(module, layers.weights, partial=layers.weights_partial)
+    freeze(module, layers.freeze)
     train, (now, *later) = config.train, ((at, _recipe(c)) for at, c in config.phases)
     recipe = replace(now[1], later=tuple(later))
-    if recipe.augment and len(shape) != 3:
+    if recipe.augment and kind_of(shape) != "image":
         raise ConfigError(
-            f"train.augment: crop_flip needs images, got examples of shape {shape}; use"
-            " train.augment=none"
+            f"train.augment: crop_flip needs images, got {described(shape)}; use train.augment=none"
         )
-    layers = config.model.common
     precision: Precision = "bf16" if train.precision == "bf16" else "fp32"
-    return Learner(
-        module, layout_of(module, layers.head, layers.proxy_layer), recipe, config.device, precision
-    )
+    layout, task = layout_of(module, layers.head, layers.proxy_layer), config.task.instance
+    check_parts(config, layout)
+    learner = Learner(module, layout, recipe, config.device, precision, task, target)
+    learner.notes += [line for line in (said, about_statistics(layout)) if line]
+    return learner
 
 
 def _recipe(config: Config) -> Recipe:
@@ -138,9 +147,9 @@ def settled(config: Config, dataset: Dataset) -> Config:
     own, train = config.engine.common, config.train
     if own.vectorise == "off" and own.group and train.precision != "auto":
         return config
-    learner = make_learner(config, dataset.shape, dataset.classes)
-    tiny = learner.layout.size <= TINY
-    stacks = _stacks(config, learner, torch.zeros(dataset.shape, device=learner.device))
+    learner = make_learner(config, dataset.shape, dataset.target)
+    tiny = sum(p.numel() for p in learner.module.parameters()) <= TINY
+    stacks = _stacks(config, learner, blank(dataset.shape, 1, learner.device))
     group = own.group or (min(LARGEST_GROUP, math.ceil(config.peers / 2)) if stacks else 1)
     bf16 = native_bf16(learner.device) and not tiny
     precision = train.precision if train.precision != "auto" else "bf16" if bf16 else "fp32"
@@ -153,7 +162,7 @@ def settled(config: Config, dataset: Dataset) -> Config:
     )
 
 
-def _stacks(config: Config, learner: Learner, example: torch.Tensor) -> bool:
+def _stacks(config: Config, learner: Learner, example: Any) -> bool:
     """Whether peers are trained in one stacked step."""
     asked = config.engine.common.vectorise
     pays = learner.layout.size <= TINY or learner.device.type != "cpu" or asked == "on"
@@ -208,10 +217,12 @@ def make_shard(
 ) -> Shard:
     """These peers (of `everyone`) before their first round."""
     needs_opacus(config.privacy.instance)
-    learner = make_learner(config, dataset.shape, dataset.classes)
+    learner = make_learner(config, dataset.shape, dataset.target)
+    spare(learner, config, dataset)
+    wrong = partial(learner.task.wrong, target=learner.target)
     bad, attack = bad_peers(config, everyone or names), config.attack.instance
     data = {
-        name: replace(mine, train=attack.data(mine.train, dataset.classes)) if name in bad else mine
+        name: replace(mine, train=attack.data(mine.train, wrong)) if name in bad else mine
         for name, mine in data.items()
     }
     world = World(
@@ -241,6 +252,9 @@ def make_shard(
         shard.cast(_shard_of(alone, names, data, stack, shared=shared, keep=keep))
     for peer in shard.peers.values():
         peer.reset()
+    make_room(shard, config.engine.common.cache)
+    for note in learner.notes:
+        logging.getLogger("amity").warning("%s", note)
     return shard
 
 

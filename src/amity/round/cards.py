@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -28,11 +29,10 @@ class Sketches:
         """Whether peers look at a card only once."""
         return self._spec is not None and self._spec.once
 
-    @property
-    def wanted(self) -> CardSpec | None:
-        """What has to be sketched in this round's training. None if nothing is needed, or all is
-        known."""
-        return None if self._kept else self._spec
+    def wanted(self, names: Iterable[PeerId]) -> CardSpec | None:
+        """What has to be sketched in this round's training of some peers. None if nothing is
+        needed, or all is known."""
+        return None if self.lasting and self._kept.keys() >= set(names) else self._spec
 
     def card(
         self,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypedDict
 
 from amity.core import Decision, PeerId, taken_from
 from amity.facts import Ledger
@@ -42,6 +42,25 @@ def record_of(
 def _is_lost(loss: float | None) -> bool:
     """Whether a loss was measured and is no number."""
     return loss is not None and not math.isfinite(loss)
+
+
+class Means(TypedDict):
+    """How good the models of a network are: fields of a `RoundRecord`."""
+
+    accuracy: float | None
+    score: float | None
+
+
+def means(records: Sequence[PeerRecord]) -> Means:
+    """Over peers, wherever it was measured."""
+    return {
+        "accuracy": _mean([r.accuracy for r in records if r.accuracy is not None]),
+        "score": _mean([r.score for r in records if r.score is not None]),
+    }
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
 
 
 def count_diverged(records: Iterable[PeerRecord]) -> int | None:

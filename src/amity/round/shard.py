@@ -17,13 +17,17 @@ import torch
 from amity.core import START, Context, Fit, Fitted, PeerId, Row, Share, Training, TrainingRequest
 from amity.data.samples import Samples
 from amity.facts import Fact, Ledger, Loss, Losses, ModelFact, Offer
-from amity.learn.learner import Bounds, Score
+from amity.learn.learner import Bounds
 from amity.learn.stacked import FitJob, Stack
 from amity.peer.mixing import mix_parts, standing_on
 from amity.peer.peer import Peer, World
 from amity.peer.proxy import CardSpec
 from amity.records import Scores
 from amity.round.matrices import Matrices
+from amity.tasks import Score
+
+NAMED = ("accuracy", "balanced")
+"""Metrics that have a field of their own in a record."""
 
 
 class Trained(NamedTuple):
@@ -124,6 +128,10 @@ class Shard:
         steps = self.world.learner.steps - before
         return [self._trained(peer, spec, steps if peer is peers[0] else 0) for peer in peers]
 
+    def work_on(self, name: PeerId) -> None:
+        """A peer whose training goes on has what it began with."""
+        self.peers[name].trained.copy_(self.peers[name].start)
+
     def _trained(self, peer: Peer, spec: CardSpec | None, steps: int) -> Trained:
         sketch, books = None, peer.ledger
         before = (books.forward, books.backward)
@@ -215,30 +223,30 @@ class Shard:
         model."""
         peers, models = self._at(names, round), self.final_models(names, round)
         tests = [peer.data.test for peer in peers]
-        local = self._scores([peer.trained for peer in peers], tests)
-        mixed = self._scores([peer.start for peer in peers], tests)
+        local = self._scores([peer.trained for peer in peers], tests, whole=False)
+        mixed = self._scores([peer.start for peer in peers], tests, whole=False)
         final = self._scores(models, tests)
         held_out = [at for at, peer in enumerate(peers) if len(peer.data.validation)]
         validation = self._scores(
-            [models[at] for at in held_out], [peers[at].data.validation for at in held_out]
+            [models[at] for at in held_out],
+            [peers[at].data.validation for at in held_out],
+            whole=False,
         )
         validated = dict(zip(held_out, validation, strict=True))
         judged = validated if self.world.judged else {}
-        untrained = self._scores([self.world.initial] * len(peers), tests) if round == 0 else []
-        return [
-            Scores(
-                accuracy=f.accuracy,
-                balanced=f.balanced,
-                by_class={str(label): list(pair) for label, pair in f.by_class.items()},
-                test_loss=f.loss,
-                accuracy_local=a.accuracy,
-                accuracy_mixed=b.accuracy,
-                accuracy_validation=validated[at].accuracy if at in validated else None,
-                loss_validation=validated[at].loss if at in judged else None,
-                accuracy_start=untrained[at].accuracy if untrained else None,
-            )
-            for at, (a, b, f) in enumerate(zip(local, mixed, final, strict=True))
-        ]
+        first = [self.world.initial] * len(peers) if round == 0 else []
+        untrained = self._scores(first, tests[: len(first)], whole=False)
+        lead = self.world.learner.task.metric.field
+        out = []
+        for at, (a, b, f) in enumerate(zip(local, mixed, final, strict=True)):
+            start = untrained[at] if untrained else None
+            others = {"local": a, "mixed": b, "validation": validated.get(at), "start": start}
+            values: dict[str, Any] = {
+                f"{lead}_{when}": one.value for when, one in others.items() if one is not None
+            }
+            judge = judged[at].loss if at in judged else None
+            out.append(Scores(**scored(lead, f), test_loss=f.loss, loss_validation=judge, **values))
+        return out
 
     def train_alone(self, names: tuple[PeerId, ...], round: int) -> list[Trained]:
         """Train the shadows of a group."""
@@ -248,13 +256,13 @@ class Shard:
         self, names: tuple[PeerId, ...], round: int, trained: bool, due: bool
     ) -> list[float | None]:
         """Let the shadows of a group keep what they have `trained`, and measure them if that is
-        `due`: their test accuracies."""
+        `due`: the leading metric of each."""
         shadows = self.shadows
         if shadows is None:
             return [None] * len(names)
         for name in names if trained else ():
             shadows.settle(name, {name: 1.0}, None, round)
-        return [s.accuracy for s in shadows.evaluate(names, round)] if due else [None] * len(names)
+        return [s.lead() for s in shadows.evaluate(names, round)] if due else [None] * len(names)
 
     def final_models(self, names: tuple[PeerId, ...], round: int) -> list[torch.Tensor]:
         """The method's own models of a group, after mixing."""
@@ -266,6 +274,10 @@ class Shard:
             contexts,
         )
 
+    def measured(self, models: Sequence[torch.Tensor], test: Samples) -> list[Score]:
+        """What each of these models has on the same examples."""
+        return self._scores(models, [test] * len(models))
+
     def gradient(self, me: PeerId) -> None:
         """∇F_i at the common point. It is written into the row of `trained`, which nothing else
         needs at the end of a round."""
@@ -274,11 +286,14 @@ class Shard:
 
     # -- helpers -----------------------------------------------------------------------------------
 
-    def _scores(self, thetas: Sequence[torch.Tensor], datas: Sequence[Samples]) -> list[Score]:
+    def _scores(
+        self, thetas: Sequence[torch.Tensor], datas: Sequence[Samples], *, whole: bool = True
+    ) -> list[Score]:
         if self.stack is not None and len(thetas) > 1:
-            return self.stack.scores(thetas, datas)
+            return self.stack.scores(thetas, datas, whole)
         return [
-            self.world.learner.score(theta, data) for theta, data in zip(thetas, datas, strict=True)
+            self.world.learner.score(theta, data, whole)
+            for theta, data in zip(thetas, datas, strict=True)
         ]
 
     def _together(
@@ -340,6 +355,18 @@ class Shard:
             peers[at].ledger.forward += examples
             peers[at].ledger.backward += examples
         return dict(zip(fits, fitted, strict=True))
+
+
+def scored(lead: str, score: Score) -> dict[str, Any]:
+    """Fields of a record: the leading metric, and the others."""
+    rest = {name: value for name, value in score.metrics.items() if name not in NAMED}
+    by_class = {str(label): list(pair) for label, pair in score.by_class.items()}
+    return {
+        **{name: score.metrics.get(name) for name in NAMED},
+        "by_class": by_class or None,
+        "metrics": rest or None,
+        lead: score.value,
+    }
 
 
 def diverged(loss: float, trained: torch.Tensor) -> bool:

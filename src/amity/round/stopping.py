@@ -7,7 +7,7 @@ killed and continued ends in the same round, and so does one with any number of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from amity.config import Stop
@@ -16,7 +16,10 @@ from amity.data.samples import PeerData
 from amity.errors import ConfigError
 from amity.records import PeerRecord, RoundRecord
 
-FIELDS = {"accuracy": "accuracy_validation", "loss": "loss_validation"}
+FIELDS: Mapping[str, Callable[[PeerRecord], float | None]] = {
+    "accuracy": lambda record: record.lead("validation"),
+    "loss": lambda record: record.loss_validation,
+}
 
 
 def refuse_blind(stop: Stop, data: Mapping[PeerId, PeerData]) -> None:
@@ -32,7 +35,7 @@ def judged_by(stop: Stop, honest: Iterable[PeerRecord]) -> float | None:
     """What is judged in a round, mean over peers; None: nothing was measured."""
     if not stop.patience:
         return None
-    values = [value for r in honest if (value := r.value(FIELDS[stop.metric])) is not None]
+    values = [value for r in honest if (value := FIELDS[stop.metric](r)) is not None]
     return math.fsum(values) / len(values) if values else None
 
 
@@ -41,6 +44,8 @@ class Stopping:
     """Looks at one round after the other."""
 
     stop: Stop
+    more: bool = True
+    """Whether more is better of the metric that leads, for which `accuracy` stands."""
     best: float = math.nan
     at: int = -1
     """The round of the best value; −1: before the first."""
@@ -70,5 +75,5 @@ class Stopping:
     def _better(self, value: float) -> bool:
         if not math.isfinite(value):
             return False
-        sign = 1 if self.stop.metric == "accuracy" else -1
+        sign = 1 if self.stop.metric == "accuracy" and self.more else -1
         return math.isnan(self.best) or sign * (value - self.best) > self.stop.margin

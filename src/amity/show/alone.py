@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from amity.core import PeerId
 from amity.records import PeerRecord
+from amity.tasks import ACCURACY, Metric
 
 RECENT = 10
 
@@ -17,48 +18,51 @@ class Worth(NamedTuple):
 
     together: float
     alone: float
-    tests: int
-    """Its test examples: less than one of them is no difference."""
+    least: float
+    """Less is no difference: of classes one test example, else a hundredth."""
+    metric: Metric = ACCURACY
 
     @property
     def gain(self) -> float:
-        return self.together - self.alone
+        """By how much it is better; below 0: worse."""
+        return self.metric.gain(self.together, self.alone)
 
     @property
     def helps(self) -> bool:
-        return self.gain * self.tests >= 1
+        return self.gain >= self.least
 
     @property
     def harms(self) -> bool:
-        return self.gain * self.tests <= -1
+        return self.gain <= -self.least
 
     def __str__(self) -> str:
         verdict = "helps" if self.helps else "harms" if self.harms else "makes no difference"
+        metric = self.metric
         return (
-            f"{100 * self.gain:+.1f} points over training alone ({100 * self.together:.1f} %"
-            f" instead of {100 * self.alone:.1f} %, means of the last rounds): collaboration"
-            f" {verdict}"
+            f"{metric.number(self.gain, '+')} {metric.apart or metric.called} over training alone"
+            f" ({metric.text(self.together)} instead of {metric.text(self.alone)}, means of the"
+            f" last rounds): collaboration {verdict}"
         )
 
 
-def worth_of(metrics: Iterable[PeerRecord]) -> dict[PeerId, Worth]:
+def worth_of(metrics: Iterable[PeerRecord], metric: Metric = ACCURACY) -> dict[PeerId, Worth]:
     """By honest peer, where there is a shadow."""
     measured: dict[PeerId, list[PeerRecord]] = {}
     for r in metrics:
-        if r.accuracy_alone is not None and not r.attacker:
+        if r.lead("alone") is not None and not r.attacker:
             measured.setdefault(r.peer, []).append(r)
-    return {peer: _worth(measured[peer]) for peer in sorted(measured)}
+    return {peer: _worth(measured[peer], metric) for peer in sorted(measured)}
 
 
-def _worth(records: Sequence[PeerRecord]) -> Worth:
+def _worth(records: Sequence[PeerRecord], metric: Metric) -> Worth:
     """Over at most ten measurements, and at most half of all: the first ones say little."""
     last = records[-max(1, min(RECENT, len(records) // 2)) :]
     together, alone = (
         sum(found) / len(last)
-        for found in ([r.accuracy or 0.0 for r in last], [r.accuracy_alone or 0.0 for r in last])
+        for found in ([r.lead() or 0.0 for r in last], [r.lead("alone") or 0.0 for r in last])
     )
     tests = sum(all for _, all in (last[-1].by_class or {}).values())
-    return Worth(together, alone, max(tests, 1))
+    return Worth(together, alone, 1 / tests if tests else abs(alone) / 100, metric)
 
 
 def worth_said(found: Mapping[PeerId, Worth]) -> str:
@@ -70,9 +74,13 @@ def worth_said(found: Mapping[PeerId, Worth]) -> str:
     helped, harmed = (
         sum(w) for w in zip(*((w.helps, w.harms) for w in found.values()), strict=True)
     )
-    mean = sum(gains.values()) / len(gains)
+    metric = next(iter(found.values())).metric
+    mean, low, high = (
+        metric.number(value, "+")
+        for value in (sum(gains.values()) / len(gains), gains[least], gains[most])
+    )
     return (
-        f"collaboration helps {helped} of {len(gains)} peers and harms {harmed}: {100 * mean:+.1f}"
-        f" points over training alone on average, from {100 * gains[least]:+.1f} ({least}) to"
-        f" {100 * gains[most]:+.1f} ({most})"
+        f"collaboration helps {helped} of {len(gains)} peers and harms {harmed}: {mean}"
+        f" {metric.apart or metric.called} over training alone on average, from {low} ({least}) to"
+        f" {high} ({most})"
     )

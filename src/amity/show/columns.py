@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from amity.show.summary import Line
+from amity.tasks import ACCURACY, Metric
 
 NONE = "-"
 
@@ -22,11 +23,13 @@ class Shown:
     """Where there is little room, the columns with small ranks are shown."""
 
 
-def _points(value: float | None, half: float | None) -> str:
+def _points(line: Line, value: float | None, half: float | None) -> str:
+    """A difference, as the metric has it."""
     if value is None:
         return NONE
-    shown = f"{100 * value:+.1f}".replace("-0.0", "+0.0")
-    return shown + ("" if half is None else f" ± {100 * half:.1f}")
+    shown = line.metric.number(value, "+")
+    shown = "+0.0" if shown == "-0.0" else shown
+    return shown + ("" if half is None else f" ± {line.metric.number(half)}")
 
 
 def _percent(value: float | None) -> str:
@@ -37,8 +40,13 @@ def _tenths(value: float | None) -> str:
     return NONE if value is None else f"{100 * value:.1f}"
 
 
-def _spread(mean: float, std: float, seeds: int) -> str:
-    return f"{_tenths(mean)} ± {100 * std:.1f}" if seeds > 1 else _tenths(mean)
+def _number(line: Line, value: float | None) -> str:
+    return NONE if value is None else line.metric.number(value)
+
+
+def _spread(line: Line, mean: float, std: float) -> str:
+    shown = _number(line, mean)
+    return f"{shown} ± {line.metric.number(std)}" if line.seeds > 1 else shown
 
 
 def _of_company(cell: Callable[[Line], str]) -> Callable[[Line], str]:
@@ -53,25 +61,27 @@ def _epsilon(line: Line) -> str:
 
 
 FRIENDS = "friends"
+LEAD = "accuracy"
+"""The column of the metric that leads, whatever that is."""
 COLUMNS = (
     Shown("strategy", "what was compared", lambda x: x.label, 0),
     Shown(
-        "accuracy",
-        "test accuracy in % in the last round, mean over peers ± std over seeds",
-        lambda x: _spread(x.accuracy, x.accuracy_std, x.seeds),
+        LEAD,
+        "test {metric} in {unit} in the last round, mean over peers ± std over seeds",
+        lambda x: _spread(x, x.accuracy, x.accuracy_std),
         1,
     ),
     Shown(
         "vs top",
-        "difference to the highest accuracy among strategies that a real network could run, in"
-        " points, paired by seed ± half of the 95 % interval",
-        lambda x: _points(x.vs_top, x.vs_top_half),
+        "difference to the {best} {metric} among strategies that a real network could run, in"
+        " {apart}, paired by seed ± half of the 95 % interval",
+        lambda x: _points(x, x.vs_top, x.vs_top_half),
         2,
     ),
     Shown(
         "validation",
-        "accuracy in % on examples that are set aside for choosing",
-        lambda x: _tenths(x.validation),
+        "{metric} in {unit} on examples that are set aside for choosing",
+        lambda x: _number(x, x.validation),
         3,
     ),
     Shown(
@@ -82,15 +92,15 @@ COLUMNS = (
     ),
     Shown(
         "best",
-        "the best round's accuracy (selects on the test set, as papers do)",
-        lambda x: _spread(x.best, x.best_std, x.seeds),
+        "the best round's {metric} (selects on the test set, as papers do)",
+        lambda x: _spread(x, x.best, x.best_std),
         11,
     ),
     Shown(
         "vs local",
-        "gain over training alone, mean over peers, in points ± half of the 95 % interval over"
-        " seeds",
-        _of_company(lambda x: _points(x.gain, x.gain_half)),
+        "gain over training alone, mean over peers, in {apart} ± half of the 95 % interval over"
+        " seeds{less}",
+        _of_company(lambda x: _points(x, x.gain, x.gain_half)),
         4,
     ),
     Shown(
@@ -101,8 +111,8 @@ COLUMNS = (
     ),
     Shown(
         "worst 10%",
-        "mean gain of the tenth of peers that gains least, in points",
-        _of_company(lambda x: _points(x.worst_tenth, None)),
+        "mean gain of the tenth of peers that gains least, in {apart}",
+        _of_company(lambda x: _points(x, x.worst_tenth, None)),
         9,
     ),
     Shown("MB", "received by a peer in the whole run", lambda x: f"{x.megabytes:.2f}", 7),
@@ -132,11 +142,28 @@ COLUMNS = (
 def columns_of(lines: Sequence[Line], friend: str = "") -> list[Shown]:
     """The columns of a table with these lines: those in which there is anything. `friend` says
     what a friend is in their world."""
-    shown = [c for c in COLUMNS if any(c.cell(line) != NONE for line in lines)]
+    metric = lines[0].metric if lines else ACCURACY
+    named = [_named(column, metric) for column in COLUMNS]
+    shown = [c for c in named if any(c.cell(line) != NONE for line in lines)]
     return [
         replace(c, tip=f"{c.tip}; a friend is {friend}") if friend and c.name == FRIENDS else c
         for c in shown
     ]
+
+
+def _named(column: Shown, metric: Metric) -> Shown:
+    """With the metric's words in place of the braces."""
+    words = {
+        "metric": metric.called,
+        "unit": metric.unit or "its own numbers",
+        "apart": metric.apart or "its own numbers",
+        "best": "highest" if metric.more else "lowest",
+        "less": "" if metric.more else "; above 0 is better, so that less is a gain",
+    }
+    if column.name != LEAD:
+        return replace(column, tip=column.tip.format(**words))
+    head = metric.called if metric.unit == "%" else metric.head
+    return replace(column, name=head, tip=column.tip.format(**words))
 
 
 def cells_of(line: Line, columns: Sequence[Shown] = COLUMNS) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,23 +12,29 @@ from matplotlib.ticker import MaxNLocator
 
 from amity.show.figures import COLOURS, Array, Runs, axes_of, broken, styles
 from amity.show.summary import received_by_round
+from amity.tasks import ACCURACY, Metric
 
 if TYPE_CHECKING:
     from amity.lab.result import Result
 
-ACCURACY = "test accuracy, mean over peers (%)"
+
+def axis_of(runs: Runs) -> str:
+    """`test accuracy, mean over peers (%)`."""
+    metric = next(iter(runs.values()))[0].metric
+    unit = f" ({metric.unit})" if metric.unit else ""
+    return f"test {metric.called}, mean over peers{unit}"
 
 
 def points(results: Sequence[Result]) -> tuple[Array, Array]:
-    """Rounds, and accuracy in percent: one row a seed. Round 0 is the untrained model, where it was
-    measured. A run that ended early keeps its last value."""
+    """Rounds, and the leading metric (a share in percent): one row a seed. Round 0 is the untrained
+    model, where it was measured. A run that ended early keeps its last value."""
     curves = [{t + 1: a for t, a in result.curve} for result in results]
     starts = [start for result in results if (start := result.start) is not None]
     if len(starts) == len(curves):
         curves = [{0: start, **curve} for start, curve in zip(starts, curves, strict=True)]
     rounds = sorted({t for curve in curves for t in curve})
     filled = [[_latest(curve, t) for t in rounds] for curve in curves]
-    return np.array(rounds), 100 * np.array(filled)
+    return np.array(rounds), results[0].metric.factor * np.array(filled)
 
 
 def _latest(curve: Mapping[int, float], at: int) -> float:
@@ -65,13 +71,22 @@ def _with_end(runs: Runs) -> tuple[Figure, Axes, Axes | None]:
 def _from_zero(axes: Axes) -> None:
     """Full axes: the start is in the picture, and a height is what it says."""
     axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
 
 
 def _enlarge(axes: Axes, runs: Runs) -> None:
     """Leave the first steep rise below the picture: the differences are near the end."""
     axes.set_ylabel("")
     curves = [points(results)[1].mean(0) for results in runs.values()]
+    curves = [sound for c in curves if len(sound := c[np.isfinite(c)])]
+    if not curves:
+        return  # all have diverged
+    metric = next(iter(runs.values()))[0].metric
+    if not (metric.more and metric.factor == 100):
+        late = np.concatenate([c[len(c) // 2 :] for c in curves])
+        room = 0.06 * max(float(np.ptp(late)), 1e-6)
+        axes.set_ylim(late.min() - room, late.max() + room)
+        return
     lowest, highest = min(c.min() for c in curves), max(c.max() for c in curves)
     bottom = max(lowest, min(c[-1] for c in curves) - 3)
     axes.set_ylim(bottom, highest + 0.06 * max(highest - bottom, 1.0))
@@ -103,7 +118,7 @@ def draw_accuracy(axes: Axes, runs: Runs) -> None:
                 linewidth=0,
             )
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set(xlabel="round", ylabel=ACCURACY)
+    axes.set(xlabel="round", ylabel=axis_of(runs))
 
 
 # -- against bytes ---------------------------------------------------------------------------------
@@ -117,10 +132,36 @@ def megabytes_by_round(result: Result, rounds: Array) -> Array:
 
 def accuracy_by_bytes(runs: Runs) -> Figure:
     """The same accuracies against what they cost in traffic."""
+    return _against(runs, _draw_bytes)
+
+
+def accuracy_by_time(runs: Runs) -> Figure | None:
+    """The same accuracies against the clock; None: there is none."""
+    timed = {
+        label: results
+        for label, results in runs.items()
+        if all(record.clock is not None for result in results for record in result.rounds)
+    }
+    return _against(timed, _draw_time) if timed else None
+
+
+def _draw_time(axes: Axes, runs: Runs) -> None:
+    look = styles(runs)
+    for label, results in runs.items():
+        rounds, accuracy = points(results)
+        clocks = [[0.0, *(record.clock or 0.0 for record in r.rounds)] for r in results]
+        time = np.mean([np.asarray(clock)[rounds] for clock in clocks], 0)
+        axes.plot(time, accuracy.mean(0), label=label, **look[label])
+        axes.plot(time[-1], accuracy.mean(0)[-1], "o", color=look[label]["color"], markersize=4)
+    axes.set(xlabel="time, in trainings of a peer of speed 1", ylabel=axis_of(runs))
+
+
+def _against(runs: Runs, draw: Callable[[Axes, Runs], None]) -> Figure:
+    """Accuracy against something that grows from 0, the end enlarged."""
     figure, whole, end = _with_end(runs)
     for axes in (whole, end):
         if axes is not None:
-            _draw_bytes(axes, runs)
+            draw(axes, runs)
     _from_zero(whole)
     if end is not None:
         _enlarge(end, runs)
@@ -139,7 +180,7 @@ def _draw_bytes(axes: Axes, runs: Runs) -> None:
         else:
             axes.plot(moved, mean, label=label, **look[label])
             axes.plot(moved[-1], mean[-1], "o", color=look[label]["color"], markersize=4)
-    axes.set(xlabel="MB received by a peer so far", ylabel=ACCURACY)
+    axes.set(xlabel="MB received by a peer so far", ylabel=axis_of(runs))
 
 
 # -- whom peers take -------------------------------------------------------------------------------
@@ -203,13 +244,13 @@ def recall_of_friends(runs: Runs) -> Figure | None:
     return figure
 
 
-def gain_by_peer(gains: Mapping[str, Sequence[float]]) -> Figure:
+def gain_by_peer(gains: Mapping[str, Sequence[float]], metric: Metric = ACCURACY) -> Figure:
     """Who gains and who is harmed: the gain over Local of every peer of every seed, by strategy."""
     names = {label: broken(label, 40) for label in gains}
     lines = sum(name.count("\n") + 1 for name in names.values())
     figure, axes = axes_of(6.4, 0.3 * lines + 0.06 * len(gains) + 1)
     for at, (label, values) in enumerate(reversed(list(gains.items()))):
-        dots = 100 * np.sort(np.array(values))
+        dots = metric.factor * np.sort(np.array(values))
         jitter = ((np.arange(len(dots)) * 0.618) % 1 - 0.5) * 0.5
         harmed = dots < 0
         for chosen, colour, alpha in ((~harmed, COLOURS[0], 0.5), (harmed, COLOURS[1], 0.7)):
@@ -221,5 +262,6 @@ def gain_by_peer(gains: Mapping[str, Sequence[float]]) -> Figure:
             1.01, at, names[label], transform=axes.get_yaxis_transform(), va="center", fontsize=8
         )
     axes.axvline(0, color="grey", linewidth=0.8)
-    axes.set(xlabel="gain over Local (points); the bar is the mean", yticks=[])
+    unit = f" ({metric.apart})" if metric.apart else ""
+    axes.set(xlabel=f"gain over Local{unit}; the bar is the mean", yticks=[])
     return figure

@@ -119,24 +119,30 @@ def classes(story: Story) -> Sheet:
 
 def peers(story: Story) -> Sheet:
     """Every honest peer of every run in the last round; for people only if it is a single run."""
+    named = story.metric.name
     rows: list[dict[str, Any]] = [
         {
             "strategy": label,
             "seed": run.config.seed,
             "peer": peer,
-            "accuracy": accuracy,
+            named: accuracy,
             "balanced": run.final("balanced").get(peer),
             "taken": run.final("taken").get(peer),
-            "vs local": None if alone is None else accuracy - alone[peer],
+            "vs local": None if alone is None else story.metric.gain(accuracy, alone[peer]),
         }
         for label, runs in story.runs.items()
         for run in runs
         for alone in [_alone(story, run.config.seed)]
         for peer, accuracy in run.final().items()
     ]
-    head = ("peer", "accuracy", "balanced", "taken")
+    head = ("peer", named, "balanced", "taken")
     lines = [
-        [row["peer"], *(_tenths(row[name]) for name in head[1:3]), str(row["taken"])]
+        [
+            row["peer"],
+            story.metric.number(row[named]),
+            _tenths(row["balanced"]),
+            str(row["taken"]),
+        ]
         for row in rows
         if story.single is not None
     ]

@@ -229,7 +229,7 @@ def leakage_panels(
 def contact_sheet(dataset: Dataset, columns: int = 12, classes: int = 20) -> Figure:
     """The first training images of every class, a row a class."""
     shown = min(classes, dataset.classes)
-    channels, height, width = dataset.shape
+    channels, height, width = dataset.sides
     sheet = np.full((shown * (height + 2), columns * (width + 2), 3), 1.0)
     labels = dataset.labels[dataset.train]
     for row in range(shown):

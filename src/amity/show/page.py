@@ -5,8 +5,10 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from amity._version import __version__
+from amity.live.bundle import Moving, replay, style
 
 STYLE = """
 :root{color-scheme:light dark;--paper:#fff;--ink:#222;--soft:#444;--faint:#6b6b6b;--rule:#888;
@@ -38,15 +40,24 @@ a{color:#8ab4f8} .picture svg{filter:invert(.9) hue-rotate(180deg)}
 hue. Photographs stay as they are."""
 
 
-def page(title: str, *parts: str, foot: str = "") -> str:
-    """The whole file; `foot` is what stands at its end besides our version, as HTML."""
-    body = "\n".join(parts)
+REPLAY = "<!-- replay -->"
+"""A part of a page: here stands what can be replayed. Without it, that is at the end."""
+
+
+def page(title: str, *parts: str, foot: str = "", replays: Path | None = None) -> str:
+    """The whole file; `foot` is what stands at its end besides our version, as HTML. `replays`: the
+    directory whose runs it can replay, where a browser runs its script, which also saves pictures
+    and tables."""
+    moving = replay(replays) if replays is not None else Moving()
+    body = "\n".join(parts if REPLAY in parts else [*parts, REPLAY]).replace(REPLAY, moving.html)
     head = (
+        f'<meta http-equiv="Content-Security-Policy" content="{moving.policy}">'
         f'<meta charset="utf-8"><title>{html.escape(title)}</title>'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<style>{STYLE}</style>"
+        f"<style>{STYLE}</style><style>{style()}</style>"
     )
     end = f"<footer>{foot}{'<br>' if foot else ''}Amity {__version__}</footer>"
+    end += f"<script>{moving.script}</script>"
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}{end}</body></html>\n'
 
 

@@ -37,10 +37,12 @@ def ended(result: Result) -> str:
     last = result.rounds[-1]
     if last.ended is None:
         return ""
-    stopping = Stopping(result.config.stop)
+    stopping = Stopping(result.config.stop, more=result.metric.more)
     stopping.recall(result.rounds)
     there = dict(result.curve).get(stopping.at)
-    tested = "" if there is None else f"; test accuracy there: {100 * there:.1f} %"
+    tested = (
+        "" if there is None else f"; test {result.metric.called} there: {result.metric.text(there)}"
+    )
     return f"after {last.round + 1} of {result.config.rounds} rounds: {last.ended}{tested}"
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from amity.config import SECTIONS, Config, Pick
+from amity.data.inputs import described
 from amity.round.build import deal_out, load_data
 from amity.round.truth import Friendship
 from amity.show import figures, matrices
 from amity.show.columns import cells_of, columns_of
 from amity.show.foot import foot
-from amity.show.page import framed, page, section
+from amity.show.page import REPLAY, framed, page, section
 from amity.show.panels import html_of
 from amity.show.worlds import groups_said, world_section
 from amity.topology import peer_names
@@ -95,6 +96,7 @@ def comparison_html(comparison: Comparison) -> str:
         "<h1>Who should I learn from?</h1>",
         *comparison_parts(comparison),
         foot=foot_of(comparison),
+        replays=comparison.path,
     )
 
 
@@ -119,6 +121,7 @@ def comparison_parts(comparison: Comparison) -> list[str]:
         _friend(story),
         failed,
         table(story),
+        REPLAY,
         *html_of(story),
         details("Config of the first run", story.config),
     ]
@@ -133,10 +136,12 @@ def run_html(result: Result, peers: Sequence[str] = ()) -> str:
         f"<h1>{html.escape(label)}</h1><p>{html.escape(about)}</p>",
         _friend(story),
         table(story),
+        REPLAY,
         *html_of(story),
         *peers,
         details("Config", result.config),
         foot=foot(result.path, [result.path]),
+        replays=result.path,
     )
 
 
@@ -164,15 +169,15 @@ def data_html(config: Config) -> tuple[str, str]:
     )
     sheet = (
         framed(figures.svg(figures.contact_sheet(dataset)), "Samples", photo=True)
-        if len(dataset.shape) == 3
+        if len(dataset.sides) == 3
         else "<p>These are no images.</p>"
     )
     plain = config.shift.instance.plain
     world = "The groups of the data" if plain else f"The world: {config.shift.name}"
     shown = page(
         f"Amity: {config.data.name}",
-        f"<h1>{html.escape(config.data.name)}</h1><p>{html.escape(counts)}, shape"
-        f" {dataset.shape}</p>",
+        f"<h1>{html.escape(config.data.name)}</h1><p>{html.escape(counts)}:"
+        f" {html.escape(described(dataset.shape))}</p>",
         section(
             "Samples", "The first training examples of each class (at most 20 classes).", sheet
         ),

@@ -98,7 +98,8 @@ def _curves(figure: Figure | SubFigure, comparisons: Comparisons) -> None:
         curves.draw_accuracy(axes, _references_first(comparison))
         axes.set_title(f"{figures.broken(world, 60)}: {_groups(comparison)}", fontsize=9)
         axes.set_xlim(left=0)
-    plots[0].set_ylim(0, 102)
+    if next(iter(comparisons.values())).story.metric.factor == 100:
+        plots[0].set_ylim(0, 102)
     for axes in plots[1:]:
         axes.set_ylabel("")
     plots[-1].legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
@@ -154,4 +155,5 @@ def worlds_html(comparisons: Comparisons, folder: Path) -> str:
         ),
         *parts,
         foot=foot_of(*comparisons.values(), folder=folder),
+        replays=folder,
     )

@@ -15,6 +15,7 @@ from amity.round.truth import Friendship
 from amity.show.classes import classes_of
 from amity.show.summary import Line, by_seed, summarise
 from amity.show.tried import Tries
+from amity.tasks import Metric
 from amity.topology import peer_names
 
 if TYPE_CHECKING:
@@ -59,15 +60,29 @@ class Story:
 
     @cached_property
     def _scores(self) -> dict[str, dict[int, float]]:
-        """By label and seed, of what a real network could run (else of everything)."""
+        """By label and seed, of what a real network could run (else of everything): the leading
+        metric, so that more is better."""
         fair = [label for label in self.runs if label not in self.references] or list(self.runs)
-        return {label: by_seed(self.runs[label]) for label in fair}
+        sign = self.metric.sign
+        return {
+            label: {seed: sign * value for seed, value in by_seed(self.runs[label]).items()}
+            for label in fair
+        }
 
     @cached_property
     def top(self) -> str:
-        """The label with the highest accuracy of those that a real network could run."""
+        """The label with the best leading metric of those that a real network could run."""
         means = {label: sum(one.values()) / len(one) for label, one in self._scores.items()}
         return max(means, key=means.__getitem__)
+
+    @cached_property
+    def metric(self) -> Metric:
+        """The one that leads."""
+        return self.config.metric
+
+    @property
+    def _height(self) -> str:
+        return "highest" if self.metric.more else "lowest"
 
     @cached_property
     def leader(self) -> str:
@@ -86,8 +101,8 @@ class Story:
             return ""
         if all(gap is None or gap.half is None for gap in gaps.values()):
             return (
-                f"Nobody can be said to lead: one seed has no intervals. {self.top} is highest;"
-                " seeds=0,1,2 gives intervals."
+                f"Nobody can be said to lead: one seed has no intervals. {self.top} is"
+                f" {self._height}; seeds=0,1,2 gives intervals."
             )
         if self.leader:
             return (
@@ -96,8 +111,8 @@ class Story:
             )
         level = [label for label, gap in gaps.items() if gap is None or gap.sign <= 0]
         return (
-            f"{self.top} is highest, but does not lead: its 95 % interval, paired by seed, includes"
-            f" 0 against {', '.join(level)}."
+            f"{self.top} is {self._height}, but does not lead: its 95 % interval, paired by seed,"
+            f" includes 0 against {', '.join(level)}."
         )
 
     @property

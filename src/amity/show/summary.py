@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from amity.differences import Difference, paired
+from amity.tasks import ACCURACY, Metric
 
 if TYPE_CHECKING:
     from amity.lab.result import Result
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One strategy of a comparison, over all seeds. Accuracies and gains are fractions, not
-    points."""
+    """One strategy of a comparison, over all seeds. `accuracy`, `best`, `validation` and gains are
+    of the metric that leads; of a share they are fractions, not points."""
 
     label: str
     seeds: int
@@ -62,9 +63,14 @@ class Line:
     """What ε does not cover; empty: nothing, it is a guarantee."""
     diverged: int = 0
     """Runs in which the loss of an honest peer was no number."""
+    metric: Metric = ACCURACY
+    """The one that leads."""
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """Plain values; another metric than accuracy is named, with its unit."""
+        plain = asdict(self) | {"metric": self.metric.name, "unit": self.metric.unit}
+        hidden = ("metric", "unit") if self.metric == ACCURACY else ()
+        return {key: value for key, value in plain.items() if key not in hidden}
 
 
 def received_by_round(result: Result) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -81,28 +87,30 @@ def received(result: Result) -> float:
 
 
 def gains(results: Sequence[Result], alone: Sequence[Result]) -> list[float]:
-    """Accuracy minus Local's accuracy, of every peer of every seed, in the last round."""
+    """By how much every peer of every seed is better than with Local, in the last round: of classes
+    accuracy minus Local's; below 0 it is worse, whichever way the metric goes."""
     local = {result.config.seed: result.final() for result in alone}
     return [
-        accuracy - local[result.config.seed][peer]
+        result.metric.gain(mine, local[result.config.seed][peer])
         for result in results
         if result.config.seed in local
-        for peer, accuracy in result.final().items()
+        for peer, mine in result.final().items()
     ]
 
 
 def by_seed(results: Sequence[Result]) -> dict[int, float]:
-    """Mean accuracy in the last round."""
+    """The leading metric in the last round."""
     return {result.config.seed: result.accuracy for result in results}
 
 
 def apart(ours: Sequence[Result], theirs: Sequence[Result]) -> Difference | None:
-    """Our accuracy minus theirs in points, paired by seed."""
+    """Ours minus theirs, of a share in points, paired by seed."""
     one, other = (
-        {seed: 100 * accuracy for seed, accuracy in by_seed(runs).items()}
+        {seed: run.metric.factor * run.accuracy for run in runs for seed in [run.config.seed]}
         for runs in (ours, theirs)
     )
-    return paired(one, other)
+    found = paired(one, other)
+    return found and replace(found, fine=ours[0].metric.unit != "%")
 
 
 def _gain_by_seed(results: Sequence[Result], alone: Sequence[Result]) -> Difference | None:
@@ -123,6 +131,7 @@ def summarise(
     difference = np.array(sorted(gains(results, alone)))
     gain = _gain_by_seed(results, alone)
     behind = None if top is results else paired(by_seed(results), by_seed(top))
+    metric = results[0].metric
     tenth = max(1, round(len(difference) / 10))
     final, best = [r.accuracy for r in results], [r.best for r in results]
     epsilons = [e for r in results if (e := r.rounds[-1].epsilon) is not None]
@@ -136,7 +145,7 @@ def summarise(
         best=float(np.mean(best)),
         best_std=std(best),
         balanced=_last(results, "balanced"),
-        validation=_last(results, "accuracy_validation"),
+        validation=_last(results, "lead_validation"),
         vs_top=behind.mean if behind else None,
         vs_top_half=behind.half if behind else None,
         gain=float(difference.mean()) if len(difference) else None,
@@ -153,6 +162,7 @@ def summarise(
         epsilon=max(epsilons, default=None),
         epsilon_excludes=", ".join(sorted(excluded)),
         diverged=sum(any(r.diverged for r in result.rounds) for result in results),
+        metric=metric,
     )
 
 

@@ -25,7 +25,7 @@ def sweep_html(sweep: Sweep) -> str:
         f'<p class="bad">{html.escape(what)}: {html.escape(error)}</p>'
         for what, error in every.errors.items()
     )
-    said = f"Bold: chosen by {sweep.chosen_on} accuracy."
+    said = f"Bold: chosen by {sweep.chosen_on} {every.metric.called}."
     return page(
         "Amity: sweep",
         "<h1>Which settings?</h1>",
@@ -37,4 +37,5 @@ def sweep_html(sweep: Sweep) -> str:
         *html_of(story, since=FIRST),
         details("Config of the first winner", story.config),
         foot=foot_of(sweep.comparison),
+        replays=sweep.path,
     )

@@ -137,7 +137,7 @@ def show_run(result: Result, page: Path) -> None:
         say(f"{word:>10}  {remark}")
     if said := last_round_said(result):
         say(f"{'company':>10}  in the last round {said}")
-    if said := worth_said(worth_of(result.metrics)):
+    if said := worth_said(worth_of(result.metrics, result.metric)):
         say(f"{'shadows':>10}  {said}")
     if result.privacy:
         say(f"{'privacy':>10}  {result.privacy}")

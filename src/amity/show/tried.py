@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from amity.differences import Difference, paired
+from amity.tasks import ACCURACY, Metric
 
 if TYPE_CHECKING:
     from amity.lab.result import Result
 
 ChosenOn = Literal["validation", "test"]
-KEYS: Mapping[ChosenOn, str] = {"validation": "accuracy_validation", "test": "accuracy"}
+KEYS: Mapping[ChosenOn, str] = {"validation": "lead_validation", "test": "lead"}
 
 
 def scores(runs: Sequence[Result], chosen_on: ChosenOn) -> dict[int, float]:
-    """By seed: the accuracy that is chosen by, mean over peers in the last round."""
+    """By seed: the metric that is chosen by, mean over peers in the last round."""
     found = {run.config.seed: list(run.final(KEYS[chosen_on]).values()) for run in runs}
     return {seed: sum(values) / len(values) for seed, values in found.items() if values}
 
@@ -30,13 +31,19 @@ class Tried:
     strategy: str
     values: Mapping[str, Any]
     by_seed: Mapping[int, float]
-    """Of the accuracy that is chosen by."""
+    """Of the metric that is chosen by."""
+    metric: Metric = ACCURACY
 
     @property
     def score(self) -> float:
-        """Its mean; minus infinity if no run has ended."""
+        """Its mean; the worst that there is if no run has ended."""
         found = self.by_seed.values()
-        return sum(found) / len(found) if found else float("-inf")
+        return sum(found) / len(found) if found else -self.metric.sign * float("inf")
+
+    @property
+    def rank(self) -> float:
+        """The same, so that more is better."""
+        return self.metric.sign * self.score
 
 
 @dataclass(frozen=True)
@@ -57,9 +64,9 @@ class Tries:
 
     @cached_property
     def best(self) -> dict[str, Tried]:
-        """Of each strategy the try with the highest score."""
+        """Of each strategy the try with the best score."""
         return {
-            name: max(tries, key=lambda one: round(one.score, 12))  # of equal ones the first
+            name: max(tries, key=lambda one: round(one.rank, 12))  # of equal ones the first
             for name, tries in self.by_strategy.items()
         }
 
@@ -70,11 +77,13 @@ class Tries:
         others = [one for one in self.by_strategy[strategy] if one is not best and one.by_seed]
         if not others:
             return None
-        second = max(others, key=lambda one: one.score)
+        second, unit = max(others, key=lambda one: one.rank), best.metric.factor
         ours, theirs = (
-            {seed: 100 * value for seed, value in one.by_seed.items()} for one in (best, second)
+            {seed: best.metric.sign * unit * value for seed, value in one.by_seed.items()}
+            for one in (best, second)
         )
-        return second, paired(ours, theirs)
+        found = paired(ours, theirs)
+        return second, found and replace(found, fine=best.metric.unit != "%")
 
     @property
     def warning(self) -> str:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from amity.core import PeerId
 from amity.data import Dataset, PeerData, Samples
+from amity.data.inputs import kind_of
 from amity.data.shift import members
 from amity.show import figures
 from amity.show.page import framed, html_table, section
@@ -49,11 +50,13 @@ def world_section(title: str, dataset: Dataset, data: Data) -> str:
         wrap=True,
     )
     held = [_held(data, who) for who in list(found.values())[:MOST_GROUPS]]
-    images = len(dataset.shape) == 3
+    images = len(dataset.sides) == 3
     seen = (
         framed(figures.svg(group_sheet(dataset, names, held)), title, photo=True)
         if images
         else _means(dataset, names, held)
+        if kind_of(dataset.shape) not in ("tokens", "several")
+        else ""
     )
     note = (
         f"{groups_said(data)}. All examples of a group, for training and for testing, are changed"
@@ -71,7 +74,7 @@ def group_name(dataset: Dataset, group: int) -> str:
 def group_sheet(dataset: Dataset, names: Sequence[str], held: Sequence[Samples]) -> Figure:
     """A row a group: its first training image with each label. So what a group sees, and what it
     calls what it sees, stand side by side with the other groups."""
-    _, height, width = dataset.shape
+    _, height, width = dataset.sides
     shown = min(MOST_LABELS, dataset.classes)
     figure = Figure(figsize=(0.6 * shown + 0.8, 0.6 * len(held) * height / width + 0.5))
     axes = figure.subplots()
@@ -92,7 +95,7 @@ def group_sheet(dataset: Dataset, names: Sequence[str], held: Sequence[Samples])
 
 def _sheet(dataset: Dataset, held: Sequence[Samples], shown: int) -> Array:
     """The pictures in their places; a label that a group has not leaves its place white."""
-    channels, height, width = dataset.shape
+    channels, height, width = dataset.sides
     sheet = np.ones((len(held) * (height + 2), shown * (width + 2), 3))
     low, high = _range(held)
     for row, samples in enumerate(held):
@@ -123,7 +126,7 @@ def _held(data: Data, who: Sequence[PeerId]) -> Samples:
 
 def _means(dataset: Dataset, names: Sequence[str], held: Sequence[Samples]) -> str:
     """Of a table: the mean of the first columns, and the mean example of each label, by group."""
-    columns = min(MOST_COLUMNS, dataset.shape[0])
+    columns = min(MOST_COLUMNS, dataset.sides[0])
     classes = (dataset.names or tuple(map(str, range(dataset.classes))))[:MOST_LABELS]
     by_column, by_label = [], []
     for name, samples in zip(names, held, strict=False):

@@ -8,6 +8,7 @@ its answers.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
@@ -28,13 +29,14 @@ from amity.round.cards import Sketches
 from amity.round.clock import Clock
 from amity.round.deciding import carried
 from amity.round.quality import choice_quality, gradient_metrics
-from amity.round.recording import count_diverged, is_due, record_of
+from amity.round.recording import count_diverged, is_due, means, record_of
 from amity.round.shard import Shard, Trained
 from amity.round.spending import Budget
 from amity.round.stopping import judged_by, refuse_blind
 from amity.round.truth import Friendship
 from amity.simulate.crew import Crew, quiet
 from amity.simulate.desk import is_central
+from amity.simulate.finding import Circles
 from amity.simulate.jobs import (
     EvaluateJob,
     GradientJob,
@@ -42,6 +44,7 @@ from amity.simulate.jobs import (
     SettleJob,
     TrainAloneJob,
     TrainJob,
+    WorkOnJob,
 )
 from amity.simulate.lockstep import Lockstep, Near
 from amity.simulate.seat import Seat, let_fakers_look
@@ -68,7 +71,9 @@ class Simulation:
             availability.online,
             availability.trace,
             availability.drop,
+            availability.speed,
         )
+        self.finding = Circles.of(config, self.network)
         with one_thread():
             self.data: dict[PeerId, PeerData] = deal_out(config, dataset, self.names)
             self.crew: Crew = config.engine.instance.crew(config, dataset, self.names, self.data)
@@ -157,15 +162,22 @@ class Simulation:
             self._enter(t)
         for seat in self.seats.values() if t == self._since else ():
             seat.memory = carried(self.config, seat.memory, t - 1, t)
-        near = self.network.neighbours(t, everyone=is_central(self.strategy))
+        near = self._near(t)
         self._train(t, near)
         if self.on_trained is not None:
             self.on_trained(t)
         clock.lap("train")
-        decided, brought = self._lockstep(t).decide(self.names, t, near)
+        ready = self.network.ready(t)
+        decided, brought = self._lockstep(t).decide([n for n in self.names if n in ready], t, near)
+        if self.finding is not None:
+            self.finding.exchange(t, self.seats)
         clock.lap("select")
         self._mix(t, decided, brought)
         clock.lap("mix")
+        decided = {
+            name: decided.get(name, Decision({name: 1.0}, seat.memory))
+            for name, seat in self.seats.items()
+        }
         self.next_round = t + 1
         scores = self._alone(t, self._evaluate(t))
         records = {
@@ -175,7 +187,17 @@ class Simulation:
         network = self._of_network(t, decided, near, records)
         clock.lap("evaluate")
         rows = {name: decision.row for name, decision in decided.items()}
-        return Report(round=t, peers=records, rows=rows, network=network, seconds=clock.laps)
+        why = {name: decision.why for name, decision in decided.items() if decision.why}
+        return Report(
+            round=t, peers=records, rows=rows, network=network, seconds=clock.laps, why=why
+        )
+
+    def _near(self, t: int) -> Near:
+        """Everyone's neighbours: as the graph says, or as they were found."""
+        central = is_central(self.strategy)
+        if self.finding is None or central:
+            return self.network.neighbours(t, everyone=central)
+        return self.finding.near(t)
 
     def _lockstep(self, t: int) -> Lockstep:
         return Lockstep(
@@ -191,13 +213,20 @@ class Simulation:
         for name, seat in self.seats.items():
             seat.begin(t, len(near[name]))
         self.steps = 0
-        spec = self._sketches.wanted
-        jobs = []
-        for unit in self.units:
+        ready, jobs = self.network.ready(t), []
+        units = [tuple(name for name in unit if name in ready) for unit in self.units]
+        units = [unit for unit in units if unit]
+        for unit in units:
             allowed = tuple(self.seats[name].allowed for name in unit)
+            spec = self._sketches.wanted(unit)
             jobs.append(TrainJob(at=unit[0], round=t, unit=unit, spec=spec, allowed=allowed))
+        busy = [name for name in self.names if name not in ready]
+        for name in busy:
+            self.seats[name].train_loss, self.seats[name].diverged = math.nan, False
+        if busy:
+            self.crew.do([WorkOnJob(at=name, round=t) for name in busy], quiet)
         results = self.crew.do(jobs, self._tell(t, 0, 0.4))
-        for unit, trained in zip(self.units, results, strict=True):
+        for unit, trained in zip(units, results, strict=True):
             for name, mine in zip(unit, trained, strict=True):
                 self.steps += mine.steps
                 self._seated(self.seats[name], mine)
@@ -208,7 +237,7 @@ class Simulation:
         """Take down the results of a training. A sketch that never changes is computed again after
         a resume, and not counted."""
         backward, forward = trained.backward, trained.forward
-        if self._sketches.lasting and seat.round > self._since:
+        if self._sketches.lasting and seat.round > self._first_shown(seat.name):
             forward, backward = forward - trained.sketching[0], backward - trained.sketching[1]
         seat.pay(forward, backward)
         seat.private += trained.private
@@ -221,6 +250,11 @@ class Simulation:
             examples=seat.examples,
             degree=seat.degree,
         )
+
+    def _first_shown(self, name: PeerId) -> int:
+        """The round of a peer's first card, as things are decided now."""
+        pace = self.network.pace
+        return self._since if pace is None else max(self._since, pace.first(name))
 
     def _mix(
         self, t: int, decided: Mapping[PeerId, Decision], mixed: Mapping[PeerId, Share]
@@ -267,7 +301,7 @@ class Simulation:
         ]
         found = zip(self.units, self.crew.do(settle, quiet), strict=True)
         reached = {name: one for unit, part in found for name, one in zip(unit, part, strict=True)}
-        return {name: replace(s, accuracy_alone=reached[name]) for name, s in scores.items()}
+        return {name: s.beside(reached[name]) for name, s in scores.items()}
 
     def _record(
         self, name: PeerId, t: int, available: int, decision: Decision, scores: Scores
@@ -301,20 +335,27 @@ class Simulation:
             near,
         )
         honest = [name for name in self.names if name not in self.attackers]
-        scores = [score for name in honest if (score := records[name].accuracy) is not None]
         record = RoundRecord(
             round=t,
-            accuracy=sum(scores) / len(scores) if scores else None,
+            **means([records[name] for name in honest]),
             diverged=count_diverged(records.values()),
             validation=judged_by(self.config.stop, [records[name] for name in honest]),
             attackers_weight=self._of_attackers(rows, honest),
             **quality,
             **self._of_privacy(records),
+            **self._of_time(t),
         )
         every = self.config.eval.gradients_every
         if every and is_due(t, self.config.horizon(t), every):
             record = self._with_theory(record, rows, near)
         return record
+
+    def _of_time(self, t: int) -> dict[str, Any]:
+        """The clock, where peers are not equally fast."""
+        if self.network.pace is None:
+            return {}
+        tick = self.network.pace.tick(t)
+        return {"clock": round(tick.clock, 9), "ready": len(tick.ready)}
 
     def _of_privacy(self, records: Mapping[PeerId, PeerRecord]) -> dict[str, Any]:
         """The largest ε of all peers, and what it does not cover."""
@@ -376,13 +417,15 @@ class Simulation:
 
     @property
     def _plain_memory(self) -> bool:
-        return not self.attackers and not self.config.privacy.instance.about
+        plain = not self.attackers and not self.config.privacy.instance.about
+        return plain and self.finding is None
 
     def _remembered(self, seat: Seat) -> Any:
         if self._plain_memory:
             return seat.memory
         card = None if seat.card is None else seat.card.sketch.tolist()
-        return {
+        circle = {} if self.finding is None else {"circle": self.finding.remembered(seat.name)}
+        return circle | {
             "memory": seat.memory,
             "private": seat.private,
             "card": card if self.attackers else None,
@@ -393,6 +436,8 @@ class Simulation:
             seat.memory = found
             return
         seat.memory, seat.private = found["memory"], int(found["private"])
+        if self.finding is not None:
+            self.finding.remember(seat.name, found["circle"])
         if found["card"] is not None:
             spec = self.config.at(seat.round).decider.card
             kind = torch.int8 if spec is not None and spec.bits == 1 else torch.float32
@@ -404,6 +449,8 @@ class Simulation:
         self.crew.rebuild()
         for seat in self.seats.values():
             seat.memory, seat.private, seat.card = {}, 0, None
+        if self.finding is not None:
+            self.finding.begin()
         self._enter(0)
         self.next_round = 0
 

@@ -62,6 +62,14 @@ class TrainJob(Job):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorkOnJob(Job):
+    """A peer that is still at work has nothing new to show."""
+
+    def on(self, shard: Shard) -> None:
+        shard.work_on(self.at)
+
+
+@dataclass(frozen=True, kw_only=True)
 class MeasureJob(Job):
     """What a fact says of others' models."""
 

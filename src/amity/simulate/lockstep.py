@@ -8,7 +8,7 @@ after the other, so that only one peer's visitors are in memory at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from amity.config import Config
 from amity.core import (
@@ -27,6 +27,7 @@ from amity.core import (
 from amity.facts import Fact, ModelFact, Offer, Reported, Similarity
 from amity.peer.mixing import check_decision
 from amity.round.deciding import blaming, plain, view_of
+from amity.round.evidence import Evidence
 from amity.round.shard import Hosted, read_losses
 from amity.simulate.crew import Crew
 from amity.simulate.desk import LocalDesk, is_central
@@ -44,6 +45,7 @@ class _Course:
     desk: LocalDesk
     plan: Plan
     view: View
+    evidence: Evidence
     ask: Ask | None = None
     here: tuple[PeerId, ...] = ()
     decision: Decision | None = None
@@ -106,14 +108,16 @@ class Lockstep:
         desk = LocalDesk(seat, near, self.seats, self.network, strategy)
         with blaming(self.config, view):  # what has no yield runs here
             plan = self.decider.decide(view, {name: 1.0})
-        return _Course(desk, plan, view)
+        return _Course(desk, plan, view, Evidence(name, len(self.seats)))
 
     def _advance(self, course: _Course, answers: Answers | None) -> None:
         """To the next ask, or to the decision."""
         with blaming(self.config, course.view):
             step = advance(course.plan, answers)
             if isinstance(step, Decision):
-                course.ask, course.decision = None, plain(step)
+                decision = plain(step)
+                course.ask = None
+                course.decision = replace(decision, why=course.evidence.why(decision))
             else:
                 course.ask, course.here = step, tuple(course.desk.open(step))
 
@@ -127,7 +131,7 @@ class Lockstep:
             mine = hosted.get(course.view.me, {})
             with blaming(self.config, course.view):
                 answers = course.desk.read(fact, list(course.here), mine, gallery)
-            self._advance(course, answers)
+            self._advance(course, course.evidence.heard(fact, answers))
 
     # -- computing ---------------------------------------------------------------------------------
 

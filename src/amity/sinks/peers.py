@@ -29,8 +29,10 @@ from amity.records import PeerRecord, Report
 from amity.sinks.happenings import GRAVE, Happenings
 from amity.sinks.plain import EVERY
 from amity.sinks.registry import sinks
+from amity.tasks import ACCURACY, Metric, metric_of
 
-COLUMNS = ("peer", "round", "accuracy", "took from", "kB in", "s/round", "")
+LEAD = "accuracy"
+COLUMNS = ("peer", "round", LEAD, "took from", "kB in", "s/round", "")
 WAITING = {"waits": "waits for others", "goes on": "running"}
 STATES: dict[type[Event], str] = {
     RunQueued: "waiting",
@@ -47,6 +49,7 @@ class Latest:
     """The newest figures of one peer."""
 
     rounds: int
+    metric: Metric = ACCURACY
     state: str = "waiting"
     report: Report | None = None
 
@@ -69,6 +72,8 @@ class Peers:
             if isinstance(event, RunQueued | RunStarted):
                 self._peers.setdefault(name, Latest(event.rounds))
             latest = self._peers[name]
+            if isinstance(event, RunStarted):
+                latest.metric = metric_of(event.config)
             latest.state = STATES.get(type(event), latest.state)
             if isinstance(event, PeerEvent) and event.what in WAITING:
                 latest.state = WAITING[event.what]
@@ -76,8 +81,10 @@ class Peers:
                 latest.report = event.report
 
     def table(self) -> Table:
-        table = blank_table(COLUMNS, (0, 3, 6), no_wrap=True)
         with self._lock:
+            first = next(iter(self._peers.values()), Latest(0)).metric
+            head = [first.called if name == LEAD else name for name in COLUMNS]
+            table = blank_table(head, (0, 3, 6), no_wrap=True)
             for name, latest in self._peers.items():
                 table.add_row(name, *_cells(name, latest), latest.state)
         return table
@@ -86,8 +93,10 @@ class Peers:
         peers = list(self._peers.values())
         done = min((latest.report.round + 1 if latest.report else 0) for latest in peers)
         records = [record for latest in peers if (record := latest.record) is not None]
-        scores = [record.accuracy for record in records if record.accuracy is not None]
-        accuracy = f"; accuracy {100 * sum(scores) / len(scores):.1f} %" if scores else ""
+        scores = [value for record in records if (value := record.lead()) is not None]
+        metric = peers[0].metric
+        mean = metric.text(sum(scores) / len(scores)) if scores else ""
+        accuracy = f"; {metric.called} {mean}" if scores else ""
         running = sum(latest.state == "running" for latest in peers)
         return (
             f"all peers have done {done} of {peers[0].rounds} rounds, {running} running{accuracy}"
@@ -106,7 +115,7 @@ def _cells(name: str, latest: Latest) -> tuple[str, ...]:
     took = " ".join(f"{j.removeprefix('peer-')}:{weight:.2f}" for j, weight in sorted(row.items()))
     return (
         f"{report.round + 1}/{latest.rounds}",
-        "" if record.accuracy is None else f"{100 * record.accuracy:.1f} %",
+        "" if (value := record.lead()) is None else latest.metric.text(value),
         took[:60],
         f"{record.received / 1e3:.0f}",
         f"{sum(report.seconds.values()):.2f}",

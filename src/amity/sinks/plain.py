@@ -42,7 +42,9 @@ class Lines:
         tally = self._tally
         line = f"{int(tally.done)} of {tally.rounds} rounds done{tally.left()}"
         rows = tally.rows.values() if tally.comparable else ()
-        scores = (f"accuracy {100 * m:.1f} %" for row in rows if (m := mean(row)))
+        scores = (
+            f"{row[0].metric.called} {row[0].metric.text(m)}" for row in rows if (m := mean(row))
+        )
         lead = tally.leader() or next(scores, "")
         text = "; ".join(part for part in (line, lead) if part)
         self._console.print(text, highlight=False, markup=False, emoji=False, soft_wrap=True)

@@ -78,7 +78,7 @@ class Bars:
                 self._tasks[row],
                 total=sum(course.rounds for course in cells),
                 completed=sum(course.done for course in cells),
-                accuracy="" if value is None else f"{100 * value:5.1f} %",
+                accuracy="" if value is None else f"{cells[0].metric.text(value):>7}",
             )
         if self._total is not None:
             self.progress.lead = self._tally.leader()

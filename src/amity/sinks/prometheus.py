@@ -36,6 +36,11 @@ class Gauges:
         self._accuracy = gauge(
             "amity_accuracy", "Accuracy on the peers' own test examples", OF_A_RUN
         )
+        self._score = gauge(
+            "amity_score",
+            "The metric that leads, on the peers' own test examples, if it is not accuracy",
+            OF_A_RUN,
+        )
         self._epsilon = gauge(
             "amity_epsilon",
             "What differential privacy has cost so far, where training is private",
@@ -63,6 +68,8 @@ class Gauges:
         network = event.report.network
         if network.accuracy is not None:
             self._accuracy.labels(*of).set(network.accuracy)
+        if network.score is not None:
+            self._score.labels(*of).set(network.score)
         if network.epsilon is not None:
             self._epsilon.labels(*of).set(network.epsilon)
         for phase, seconds in event.report.seconds.items():

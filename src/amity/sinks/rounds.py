@@ -8,10 +8,11 @@ from rich.console import Console
 
 from amity.console import out_console
 from amity.core import START
-from amity.events import Event, RoundDone, Sink
+from amity.events import CellId, Event, RoundDone, RunStarted, Sink
 from amity.records import Report
 from amity.sinks.happenings import Happenings
 from amity.sinks.registry import sinks
+from amity.tasks import ACCURACY, Metric, metric_of
 
 
 def took(report: Report) -> str:
@@ -28,17 +29,20 @@ class RoundLines:
 
     def __init__(self, console: Console) -> None:
         self._console, self._happenings = console, Happenings()
+        self._metrics: dict[CellId, Metric] = {}
 
     def take(self, event: Event) -> None:
         if said := self._happenings.line(event):
             self._console.print(said, soft_wrap=True, markup=False)
+        if isinstance(event, RunStarted):
+            self._metrics[event.cell] = metric_of(event.config)
         if not isinstance(event, RoundDone):
             return
-        report = event.report
-        score = report.network.accuracy
+        report, metric = event.report, self._metrics.get(event.cell, ACCURACY)
+        score = report.network.lead()
         line = (
             f"{event.cell.label + ', ' if event.cell.group else ''}round {report.round}:"
-            f"{'' if score is None else f' accuracy {100 * score:.1f} %,'}"
+            f"{'' if score is None else f' {metric.called} {metric.text(score)},'}"
             f" took from {took(report)}; {sum(report.seconds.values()):.1f} s"
         )
         self._console.print(line, soft_wrap=True, markup=False)

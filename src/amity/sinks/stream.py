@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
 
@@ -19,6 +20,7 @@ from amity.config import read_spec, split_list
 from amity.console import ReaderLeft
 from amity.errors import ConfigError, Misuse, line_of
 from amity.events import Diverged, Event, Sink
+from amity.registry import admit, reading
 from amity.sinks.notebook import in_notebook
 from amity.sinks.registry import Opens, sinks
 
@@ -50,6 +52,17 @@ def choose(wanted: Wanted) -> list[Chosen]:
         if isinstance(one, str) and wanted.count(one) > 1:
             raise ConfigError(f"sinks: {one!r} is named twice")
     return [_choice(one) for one in wanted]
+
+
+def admit_sinks(where: str | Path, wanted: Wanted, trust: bool = False) -> None:
+    """Let sinks of one's own run that a file names, if they are yours already, or if you trust
+    it."""
+    names = split_list(wanted) if isinstance(wanted, str) else wanted or []
+    with reading() as named:
+        for one in names if isinstance(names, list | tuple) else ():
+            if isinstance(one, str):
+                sinks[str(read_spec(one, sinks, "sinks")["name"])]
+    admit(where, named, trust)
 
 
 def _choice(one: One) -> Chosen:

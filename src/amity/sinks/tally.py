@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from amity.differences import leads
 from amity.events import CellId, Event, Progress, RoundDone, RunDone, RunQueued, RunStarted
+from amity.tasks import ACCURACY, Metric, metric_of
 from amity.units import duration
 
 
@@ -22,6 +23,8 @@ class Course:
     """Rounds that were done before: they say nothing about the pace."""
     done: float = 0.0
     accuracy: dict[int, float] = field(default_factory=dict)
+    """The metric that leads, by round."""
+    metric: Metric = ACCURACY
 
 
 class Standings:
@@ -40,6 +43,7 @@ class Standings:
             course = self._cells.setdefault(event.cell, course)
             if isinstance(event, RunStarted):
                 course.done = course.kept = event.first
+                course.metric = metric_of(event.config)
             return
         course = self._cells[event.cell]
         if isinstance(event, Progress):
@@ -49,8 +53,8 @@ class Standings:
         elif isinstance(event, RoundDone):
             course.done = event.report.round + 1
             course.rounds = event.report.round + 1 if event.report.network.ended else course.rounds
-            if event.report.network.accuracy is not None:
-                course.accuracy[event.report.round] = event.report.network.accuracy
+            if (value := event.report.network.lead()) is not None:
+                course.accuracy[event.report.round] = value
 
     @property
     def rows(self) -> dict[str, list[Course]]:
@@ -95,10 +99,12 @@ class Standings:
         if len(scores) < 2 or not seeds:
             return ""
         means = {k: sum(one[s] for s in seeds) / len(seeds) for k, one in scores.items()}
-        best = max(means, key=means.__getitem__)
-        sure = len(scores) == len(fair) and len(seeds) > 1 and leads(best, scores)
-        word = "leading" if sure else "highest"
-        return f"{word} at round {common + 1}: {best} {100 * means[best]:.1f} %"
+        metric = next(iter(known.values()))[0].metric
+        best = max(means, key=lambda k: metric.sign * means[k])
+        turned = {k: {s: metric.sign * v for s, v in one.items()} for k, one in scores.items()}
+        sure = len(scores) == len(fair) and len(seeds) > 1 and leads(best, turned)
+        word = "leading" if sure else "highest" if metric.more else "lowest"
+        return f"{word} at round {common + 1}: {best} {metric.text(means[best])}"
 
     def left(self) -> str:
         """About how long it will still take, from the pace so far."""
@@ -116,7 +122,7 @@ def _by_seed(cells: list[Course], common: int) -> dict[int, float]:
 
 
 def mean(cells: list[Course], last: int | None = None) -> float | None:
-    """Mean accuracy of cells, each in its newest round, but not later than `last`."""
+    """The leading metric, mean of cells, each in its newest round, but not later than `last`."""
     values = []
     for course in cells:
         rounds = [t for t in course.accuracy if last is None or t <= last]

@@ -13,9 +13,12 @@ from typing import Any
 from amity.events import CellId, RunStarted, Sink
 from amity.sinks.registry import sinks
 from amity.sinks.tracking import End, Tracker, flat, group_of, identity, missing, name_of
+from amity.tasks import metric_of
 
-SHOWN = "network/accuracy"
-"""What TensorBoard's page of hyper-parameters shows beside them."""
+
+def shown(event: RunStarted) -> str:
+    """What TensorBoard's page of hyper-parameters shows beside them: the metric that leads."""
+    return f"network/{metric_of(event.config).field}"
 
 
 @sinks.register("tensorboard")
@@ -57,7 +60,7 @@ class _Files:
         for end in self._folder.glob(f"*{identity(event.cell)}{END}"):
             end.unlink()
         self._writer = self._file()
-        experiment, start, _ = hparams(flat(event.config), {SHOWN: 0.0})
+        experiment, start, _ = hparams(flat(event.config), {shown(event): 0.0})
         self._write(event.first, summary=experiment)
         self._write(event.first, summary=start)
         self._writer.flush()

@@ -156,10 +156,13 @@ def texts(report: Report) -> dict[str, str]:
 
 
 def _of(record: Record) -> dict[str, float]:
-    """The finite numbers of a record, without the round, which is the step."""
+    """The finite numbers of a record, without the round, which is the step; further metrics by
+    their own names."""
+    line = record.line()
+    line |= {f"metrics/{name}": value for name, value in (line.pop("metrics", None) or {}).items()}
     return {
         key: float(value)
-        for key, value in record.line().items()
+        for key, value in line.items()
         if key != "round" and type(value) in (int, float) and math.isfinite(value)
     }
 

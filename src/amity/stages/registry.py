@@ -11,3 +11,7 @@ stages: Registry[Strategy] = Registry(
     generators={"decide": "Decision"},
     home="amity.stages",
 )
+
+GUARD = "normclip"
+"""What real peers start with, unless their strategy says what goes with it (`guard`): the stage
+that suits strategies which take whom they do not know."""

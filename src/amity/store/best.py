@@ -20,18 +20,21 @@ from amity.core import PeerId
 from amity.learn.tensors import Archive, encode
 from amity.records import PeerRecord
 from amity.store.reading import read_records
+from amity.tasks import ACCURACY, Metric
 
 Snapshots = Callable[[Collection[PeerId]], Iterator[tuple[PeerId, dict[str, torch.Tensor]]]]
 FOLDER = "best"
 
 
-def best_records(records: Iterable[PeerRecord]) -> dict[PeerId, PeerRecord]:
+def best_records(
+    records: Iterable[PeerRecord], metric: Metric = ACCURACY
+) -> dict[PeerId, PeerRecord]:
     """The record of every peer's best round, for those that have validation examples."""
     best: dict[PeerId, PeerRecord] = {}
     for record in records:
-        found = record.accuracy_validation
-        before = best[record.peer].accuracy_validation if record.peer in best else None
-        if found is not None and (before is None or found >= before):
+        found = record.lead("validation")
+        before = best[record.peer].lead("validation") if record.peer in best else None
+        if found is not None and (before is None or metric.gain(found, before) >= 0):
             best[record.peer] = record
     return best
 
@@ -49,20 +52,21 @@ def _file(folder: Path, record: PeerRecord) -> Path:
 class BestModels:
     """Those of a run that goes on."""
 
-    def __init__(self, path: Path) -> None:
-        self._folder = path / FOLDER
+    def __init__(self, path: Path, metric: Metric) -> None:
+        self._folder, self._metric = path / FOLDER, metric
         self._best: dict[PeerId, PeerRecord] = {}
         self._new: set[Path] = set()
         """Files that may not have reached the disk yet."""
 
     def recover(self, metrics: Path) -> None:
         """Know what the rounds so far have brought."""
-        measured = b'"accuracy_validation"' in metrics.read_bytes()
-        self._best = best_records(read_records(metrics, PeerRecord)) if measured else {}
+        measured = f'"{self._metric.field}_validation"'.encode() in metrics.read_bytes()
+        found = read_records(metrics, PeerRecord) if measured else []
+        self._best = best_records(found, self._metric)
 
     def take(self, records: Collection[PeerRecord], snapshots: Snapshots) -> None:
         """Put aside whoever is as good as never before."""
-        best = best_records([*self._best.values(), *records])
+        best = best_records([*self._best.values(), *records], self._metric)
         better = {name: one for name, one in best.items() if self._best.get(name) != one}
         self._best = best
         if not better:

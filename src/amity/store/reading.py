@@ -16,6 +16,7 @@ from amity.data.schema import Schema
 from amity.errors import ConfigError, DataError, RunDirError
 from amity.learn.tensors import Archive, digest_of
 from amity.records import Record
+from amity.registry import admit, reading
 from amity.store.owner import OWNER, how_to_go_on, refuse_others
 
 CODE = "code.json"
@@ -26,6 +27,8 @@ BEFORE = (".lock", "checkpoint", CODE, OWNER)
 """What may be there before config.toml is."""
 EXTENDED = "extended.jsonl"
 """Where a run was extended (`extending.py`)."""
+WHY = "why.jsonl"
+"""What peers learnt about others while they decided: written beside the others, and not checked."""
 LINES = ("metrics.jsonl", "edges.jsonl", "rounds.jsonl")
 
 
@@ -91,7 +94,14 @@ def _read_commit(path: Path, record_path: Path) -> Commit | None:
 
 
 def read_config(path: Path) -> Config:
-    """The config of a run directory."""
+    """The config of a run directory. The code that it names is not run, unless it was already: who
+    wants to run it says so first (`admit_code`)."""
+    refuse_no_run(path)
+    return load_config(path)
+
+
+def refuse_no_run(path: Path) -> None:
+    """A directory must hold a run."""
     if (path / "comparison.json").is_file():
         raise RunDirError(
             f"{path}: holds a comparison, not a run; repeat its command with out={path} to go on"
@@ -99,18 +109,30 @@ def read_config(path: Path) -> Config:
     if not (path / "config.toml").is_file():
         refuse_others(path, "simulation")
         raise RunDirError(f"{path}: holds no run (no config.toml)")
-    return load_config(path)
 
 
 def load_config(path: Path) -> Config:
     """As it was written when the run began, with what has extended it since."""
-    config, lines = load(path / "config.toml"), read_lines(path / EXTENDED)
-    if not lines:
-        return config
-    try:
-        return config.replace(**{key: value for key, value in lines[-1].items() if key != "at"})
-    except ConfigError as error:
-        raise RunDirError(f"{path / EXTENDED}: {error}") from None
+    return _read(path)[0]
+
+
+def admit_code(path: Path, trust: bool) -> None:
+    """Let the code run that a run directory names, if it is yours already, or if you trust it."""
+    admit(path, _read(path)[1], trust)
+
+
+def _read(path: Path) -> tuple[Config, list[str]]:
+    """The config, and the code that it names."""
+    with reading() as named:
+        config, lines = load(path / "config.toml"), read_lines(path / EXTENDED)
+        if lines:
+            more = {key: value for key, value in lines[-1].items() if key != "at"}
+            try:
+                config = config.replace(**more)
+            except ConfigError as error:
+                raise RunDirError(f"{path / EXTENDED}: {error}") from None
+        _ = config.own_code  # proxies too are looked up for it
+        return config, named
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -21,7 +21,8 @@ from amity.data.schema import Schema
 from amity.errors import RunDirError, StorageError, StrategyError, brief
 from amity.files import dump, write_atomically
 from amity.learn.tensors import encode
-from amity.records import EdgeRecord, Record, Report, RoundRecord, TimingRecord
+from amity.lines import held, size_before
+from amity.records import EdgeRecord, Record, Report, RoundRecord, TimingRecord, WhyRecord
 from amity.store.best import BestModels
 from amity.store.checks import differences, refuse_unusable, same_code
 from amity.store.extending import extend as extend_to
@@ -32,17 +33,22 @@ from amity.store.reading import (
     CODE,
     LINES,
     SCHEMA,
+    WHY,
     Commit,
+    admit_code,
     commits,
     config_digest,
     load_config,
     read_config,
     read_records,
+    refuse_no_run,
     schema_of,
 )
 
 KEEP = 2
 """Checkpoints kept: the newest and one to fall back on."""
+TRIES, PAUSE = 5, 0.02
+"""How often the lock of a directory is asked for, and the seconds between."""
 
 
 class Checkpointed(Protocol):
@@ -77,7 +83,7 @@ class RunDir:
         self._streams: dict[str, IO[bytes]] = {}
         self._hashes = {name: hashlib.sha256() for name in LINES}
         self._lock: IO[bytes] | None = None
-        self._best = BestModels(path)
+        self._best = BestModels(path, config.metric)
 
     @staticmethod
     def check(
@@ -124,9 +130,11 @@ class RunDir:
         return cls(path, config)
 
     @classmethod
-    def open(cls, path: Path) -> RunDir:
-        """A simulated run that is there already."""
+    def open(cls, path: Path, trust: bool = False) -> RunDir:
+        """A simulated run that is there already. Its code is yours, or you trust it."""
         refuse_others(path, "simulation")
+        refuse_no_run(path)
+        admit_code(path, trust)
         config = read_config(path)
         same_code(path, config)
         return cls(path, config)
@@ -137,15 +145,26 @@ class RunDir:
             self._lock = open(self.path / ".lock", "wb")  # held until the run ends
         except OSError as error:
             raise StorageError(f"{self.path}: cannot be written ({error.strerror})") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not self._locks(self._lock):
             self._lock.close()
             raise RunDirError(
                 f"{self.path}: another process is running it; when that has ended, the same command"
                 " takes its result"
-            ) from None
+            )
         return self
+
+    @staticmethod
+    def _locks(lock: IO[bytes]) -> bool:
+        """Whether the lock is ours now. Who only looks whether it is held (`lines.held`) has it for
+        a moment."""
+        for _ in range(TRIES):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(PAUSE)
+            else:
+                return True
+        return False
 
     def __exit__(
         self,
@@ -202,9 +221,11 @@ class RunDir:
             self._streams[name] = stream
             self._hashes[name] = hashlib.sha256(path.read_bytes()[:size])
         self._best.recover(self.path / "metrics.jsonl")
-        if "timings.jsonl" in self._streams:
-            self._streams["timings.jsonl"].close()
-        self._streams["timings.jsonl"] = open(self.path / "timings.jsonl", "ab")  # noqa: SIM115
+        for name in ("timings.jsonl", WHY):
+            if name in self._streams:
+                self._streams[name].close()
+            self._streams[name] = open(self.path / name, "ab")  # noqa: SIM115
+        self._streams[WHY].truncate(size_before(self.path / WHY, commit.round))
         return commit.round
 
     # -- writing -----------------------------------------------------------------------------------
@@ -217,6 +238,11 @@ class RunDir:
         )
         self._write("metrics.jsonl", report.peers.values())
         self._write("edges.jsonl", edges)
+        if report.why:
+            self._write(
+                WHY,
+                (WhyRecord(round=report.round, peer=i, facts=f) for i, f in report.why.items()),
+            )
         self._write("rounds.jsonl", [report.network])
         phases = {phase: round(seconds, 4) for phase, seconds in report.seconds.items()}
         total = round(sum(report.seconds.values()), 4)
@@ -297,14 +323,7 @@ def _untouched(path: Path) -> bool:
 
 def locked(path: Path) -> bool:
     """Whether a process is writing this directory."""
-    try:
-        with open(path / ".lock", "rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
+    return held(path)
 
 
 def _same(path: Path, config: Config) -> Config:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -27,6 +27,8 @@ CHANCE: Final = 0.2
 """And if it has less by this at least: so far does chance move what a few examples say."""
 FAR: Final = 1.75
 """A model is refused that is so many times farther from mine than the middle one."""
+FAR_JOINED: Final = 3.0
+"""Where groups have joined, whose models have grown apart before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,8 @@ class FriendBook:
     alike: dict[PeerId, float] = field(default_factory=dict)
     friends: tuple[PeerId, ...] = ()
     groups: int = 0
+    circles: tuple[tuple[PeerId, ...], ...] = ()
+    """The others in groups, without mine."""
     looked: int = -1
     """The round of the last look at cards."""
     wait: int = 1
@@ -44,6 +48,10 @@ class FriendBook:
     """How often I would be right alone."""
     agreement: float | None = None
     """How often strangers are right on my examples, if it was tried."""
+    kin: float | None = None
+    """How often friends are, tried at the same times."""
+    joined: bool = False
+    """Whether groups have joined: one of them needs the others, and I can afford it."""
     skills: dict[PeerId, float] = field(default_factory=dict)
     vetted: dict[PeerId, int] = field(default_factory=dict)
     """When each one's skill was last measured."""
@@ -57,10 +65,12 @@ class FriendBook:
     @classmethod
     def read(cls, view: View) -> FriendBook:
         names = {name: tuple(view.memory.get(name, ())) for name in ("friends", "poor")}
-        return cls(**{**view.memory, **names})
+        circles = tuple(tuple(circle) for circle in view.memory.get("circles", ()))
+        return cls(**{**view.memory, **names, "circles": circles})
 
     def write(self) -> dict[str, Any]:
         known = {**vars(self), "friends": list(self.friends), "poor": list(self.poor)}
+        known["circles"] = [list(circle) for circle in self.circles]
         if not math.isfinite(self.alone):
             del known["alone"]  # it is no JSON
         return known
@@ -77,13 +87,22 @@ class FriendBook:
             alike=self.alike | {j: x for j, x in alike[me].items() if j != me},
             friends=tuple(sorted({*mine, *absent} - {me})),
             groups=len(found),
+            circles=tuple(group for group in found if me not in group),
         )
 
     @property
     def near(self) -> int:
         """How many friends I have who are really like me, and have not proved poor."""
-        near = [min(self.alike[j], MOST) for j in self.friends if j not in self.poor]
-        return len(near) if near and statistics.fmean(near) >= TIGHT else 0
+        return self._tight([j for j in self.friends if j not in self.poor])
+
+    @property
+    def circled(self) -> bool:
+        """Whether I have a group by the cards, whatever its models are worth."""
+        return not self.undivided and self._tight(self.friends) >= FEWEST
+
+    def _tight(self, friends: Sequence[PeerId]) -> int:
+        likeness = [min(self.alike[j], MOST) for j in friends]
+        return len(likeness) if likeness and statistics.fmean(likeness) >= TIGHT else 0
 
     @property
     def grouped(self) -> bool:
@@ -92,8 +111,9 @@ class FriendBook:
 
     @property
     def undivided(self) -> bool:
-        """Whether everyone whom I know is in my group, so that there are no groups."""
-        return len(self.friends) == len(self.alike)
+        """Whether everyone whom I know is in my group, or has joined it: as if there were no
+        groups."""
+        return self.joined or len(self.friends) == len(self.alike)
 
     @property
     def sure(self) -> bool:
@@ -116,6 +136,27 @@ class FriendBook:
         """After one more trial of strangers."""
         before = self.agreement
         return replace(self, agreement=right if before is None else (before + right) / 2)
+
+    # -- whether groups join -----------------------------------------------------------------------
+
+    def compared_with(self, kin: float, strangers: float) -> FriendBook:
+        """After one more trial of friends and strangers, side by side."""
+        kin = kin if self.kin is None else (self.kin + kin) / 2
+        return replace(self.tried(strangers), kin=kin)
+
+    @property
+    def in_need(self) -> bool:
+        """Whether my own group fails me: friends, who have learnt from me, are right on my examples
+        less often than strangers, who have not."""
+        return self.kin is not None and self.agreement is not None and self.agreement > self.kin
+
+    def heard(self, me: PeerId, need: Mapping[PeerId, bool]) -> FriendBook:
+        """After everyone has said whether its group fails it. Where most of a group say so, groups
+        join, if strangers know my examples as well as I would alone."""
+        mine = tuple(sorted({me, *self.friends}))
+        calls = any(_most(circle, need) for circle in (mine, *self.circles))
+        known = self.agreement is not None and agree(self.agreement, self.alone, 0)
+        return replace(self, joined=calls and known)
 
     # -- whom to refuse ----------------------------------------------------------------------------
 
@@ -142,10 +183,15 @@ class FriendBook:
         sound = [distance for distance in distances.values() if math.isfinite(distance)]
         if not sound:
             return self, frozenset(distances)
-        middle = statistics.median_low(sound)
-        usual = middle if self.far is None else min(middle, FAR * self.far)
-        refused = frozenset(j for j, distance in distances.items() if not distance <= FAR * usual)
+        middle, most = statistics.median_low(sound), FAR_JOINED if self.joined else FAR
+        usual = middle if self.far is None else min(middle, most * self.far)
+        refused = frozenset(j for j, distance in distances.items() if not distance <= most * usual)
         return replace(self, far=usual if self.far is None else (self.far + usual) / 2), refused
+
+    def not_absurd(self, some: Sequence[PeerId], distances: Answers) -> list[PeerId]:
+        """Those whose models are not too far even for groups that have joined."""
+        most = FAR_JOINED * (self.far or math.inf)
+        return [j for j in some if distances.get(j, math.inf) <= most]
 
 
 def agree(agreement: float, alone: float, friends: int) -> bool:
@@ -154,3 +200,9 @@ def agree(agreement: float, alone: float, friends: int) -> bool:
     if not friends:
         return agreement >= alone - SLACK
     return 1 - agreement <= (1 - alone) * math.pow(2 * (friends + 1), -CURVE)
+
+
+def _most(circle: tuple[PeerId, ...], need: Mapping[PeerId, bool]) -> bool:
+    """Whether more than half of a group, and three at least, are in need."""
+    here = [need[j] for j in circle if j in need]
+    return sum(here) >= FEWEST and 2 * sum(here) > len(here)

@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
 from amity.core import Answers, Ask, Band, Decision, PeerId, Plan, Row, Traffic, View, spread
-from amity.facts import Distance, Likeness, Pull
+from amity.facts import Distance, Likeness, Pull, Said
 from amity.peer.proxy import CardSpec, ProxyName
 from amity.peer.trials import Agreement, Alone, Skill
 from amity.rng import rng
-from amity.strategies.friendbook import Company, FriendBook, agree
+from amity.strategies.friendbook import FriendBook
+from amity.strategies.friendwords import explained, noted, summed_up
 from amity.strategies.registry import strategies
 
-CODES: Final[Mapping[Company, float]] = {"alone": 0.0, "friends": 1.0, "everyone": 2.0}
-TAKES: Final[Mapping[float, str]] = {0.0: "nobody", 1.0: "its friends", 2.0: "everyone"}
 TRIALS: Final = (0.08, 0.16, 0.3, 0.5, 0.7)
 """When, as shares of all rounds, a peer without a group tries the crowd."""
+SIDE_BY_SIDE: Final = TRIALS[:2]
+"""When a peer with a group compares it with strangers."""
 SETTLED: Final = 0.8
 """From this share of all rounds on, nothing more is taken from strangers."""
 OWN: Final = 0.25
 """The weight of my own model among strangers; more among one or two, who never get more than I."""
 LEAST_SKILL: Final = 0.05
 """The skill of a stranger of whom I know nothing yet, or nothing good."""
+NEED: Final = "need"
+"""What a peer says of itself: whether its own group fails it."""
 VETTED: Final = 2
 """Models a round whose skill is measured."""
 PATIENCE: Final = 8
@@ -42,7 +43,7 @@ MOST_SEEN: Final = 200
 class Friends:
     r"""Find those who are like me, chance set aside; without a group, ask the crowd for proof.
 
-    Three questions, each answered by evidence:
+    Four questions, each answered by evidence:
 
     1. *Who is like me?* Once, every peer trains alone on either half of its examples and shows
        both drifts (the card `twins`, or `twins_body` of the body alone). How alike two halves of
@@ -58,6 +59,14 @@ class Friends:
        as I would be alone, or with the friends that I have (facts `Agreement`, `Alone`)? If so the
        crowd knows what I need, whatever its cards say, and I stay. If not, I take the friends that
        I have, or nobody. Nothing is kept back for it: strangers have not seen my examples.
+
+    4. *Does my group fail me?* Twice early in the run who has a group compares it with strangers:
+       two friends' models together, and three strangers', on my examples. My friends
+       have learnt from me and strangers have not, so if strangers are right more often, my group
+       does badly by itself (its data make training hard, or its models are broken), and I say so
+       (fact `Said`). Where more than half of a group, and three at least, say that, groups join:
+       everyone takes everyone, except whom strangers do not know (right less often than I would
+       be alone). One-sided help does not suffice: who needs company must be learnt from too.
 
     Of those I take, `k` a round, in a ring that a lot draws anew each round, the same for all:
     everyone takes the next `k` of its own, so that each is taken as often as it takes. Among my own
@@ -80,13 +89,17 @@ class Friends:
     Extremes: `k` = 0 is Local; where all are alike it is Gossip in a ring; where all groups are
     known beforehand it is `oracle`. Constants were chosen on FashionMNIST, CIFAR-10 and digits,
     seeds 1 to 6 (docs/WHEN.md). Notes: `groups` (found at the last look), `friends`, `strangers`,
-    `likeness` (mean, to friends), `alone`, `agreement`, `company` (0 nobody, 1 friends, 2
-    everyone), `refused` (too far), `poor` (known to lack skill), `settled` (1 in the last fifth
-    among strangers).
+    `likeness` (mean, to friends), `alone`, `agreement`, `kin` (how often friends are right
+    on my examples, beside strangers), `joined` (1 where groups have), `company` (0 nobody, 1
+    friends, 2 everyone), `refused` (too far), `poor` (known to lack skill), `settled` (1 in the
+    last fifth among strangers).
 
     Ours. Its parts are old: Spearman's correction for attenuation (1904), average linkage, and
     agreement corrected for the prior (Saerens et al. 2002).
     """
+
+    guard: ClassVar[str] = "normclip:factor=2"
+    """The stage of real peers: models are looked at here already, so that it may be wide."""
 
     k: Annotated[int, Field(ge=0)] = 5
     """Models that are taken in a round; 0 is training alone."""
@@ -113,13 +126,19 @@ class Friends:
 
     def decide(self, view: View, row: Row) -> Plan:
         book, ring = (yield from self._look(view, FriendBook.read(view))), _ring(view)
-        tried = self._strangers(book, ring) if self._due(view, book) else ()
-        chosen = self._chosen(view, book, ring)
+        book = yield from self._listen(view, book)
+        beside = self._beside(view, book)
+        tried = self._strangers(book, ring, beside) if beside or self._due(view, book) else ()
+        chosen = self._kin(book, ring, tried) if beside else self._chosen(view, book, ring)
         arrived = yield Ask(Pull(), tuple(sorted({*chosen, *tried})))
         far: Answers = (yield Ask(Distance(), tuple(sorted(arrived)))) if arrived else {}
         book, refused = book.refuse(far)
-        if tried:
+        if beside:
+            near = [j for j in chosen if j in far and j not in refused]
+            book = yield from self._compare(book, near, book.not_absurd(tried, far))
+        elif tried:
             book = yield from self._try(book, [j for j in tried if j in far and j not in refused])
+        if tried:
             chosen = self._chosen(view, book, ring)
         taken = [j for j in chosen if j in far and j not in refused]
         if not book.undivided:
@@ -129,8 +148,9 @@ class Friends:
         return Decision(
             self._row(view, book, taken),
             book.write(),
-            _notes(book, company, len(refused)) | {"settled": float(_settled(view, book))},
+            noted(book, company, len(refused)) | {"settled": float(_settled(view, book))},
             dict(book.alike),
+            {NEED: 1.0} if book.in_need else {},
         )
 
     def _look(self, view: View, book: FriendBook) -> Generator[Ask, Answers, FriendBook]:
@@ -177,8 +197,10 @@ class Friends:
         times = [round(share * view.rounds) for share in TRIALS]
         return view.round in times or (book.agreement is None and view.round > times[0])
 
-    def _strangers(self, book: FriendBook, ring: list[PeerId]) -> tuple[PeerId, ...]:
-        return tuple([j for j in ring if j not in book.friends][: self.k])
+    def _strangers(self, book: FriendBook, ring: list[PeerId], beside: bool) -> tuple[PeerId, ...]:
+        """Whom to try: as many as I would take, or beside friends half of them."""
+        most = (self.k + 1) // 2 if beside else self.k
+        return tuple([j for j in ring if j not in book.friends][:most])
 
     def _try(
         self, book: FriendBook, strangers: Sequence[PeerId]
@@ -190,6 +212,39 @@ class Friends:
         found = yield Ask(Agreement(tuple(spread(some).items())), some)
         right = next(iter(found.values()), math.nan)
         return book.tried(right) if math.isfinite(right) else book
+
+    # -- whether groups join -----------------------------------------------------------------------
+
+    def _beside(self, view: View, book: FriendBook) -> bool:
+        """Whether it is time to compare my group with strangers."""
+        times = [round(share * view.rounds) for share in SIDE_BY_SIDE]
+        return self.k > 1 and book.circled and math.isfinite(book.alone) and view.round in times
+
+    def _kin(self, book: FriendBook, ring: list[PeerId], tried: Sequence[PeerId]) -> list[PeerId]:
+        """The friends that are compared with strangers; as many models move as in any round."""
+        return [j for j in ring if j in book.friends][: self.k - len(tried)]
+
+    def _compare(
+        self, book: FriendBook, kin: Sequence[PeerId], strangers: Sequence[PeerId]
+    ) -> Generator[Ask, Answers, FriendBook]:
+        """Who is right on my examples more often, my friends together or strangers together?"""
+        right = []
+        for those in (kin, strangers):
+            some = tuple(sorted(those))
+            row = tuple(spread(some).items()) if some else ()
+            found: Answers = (yield Ask(Agreement(row), some)) if some else {}
+            right.append(next(iter(found.values()), math.nan))
+        return book.compared_with(*right) if all(map(math.isfinite, right)) else book
+
+    def _listen(self, view: View, book: FriendBook) -> Generator[Ask, Answers, FriendBook]:
+        """The round after a comparison: who says that its group fails it?"""
+        after = [1 + round(share * view.rounds) for share in TRIALS]
+        if view.round not in after or not book.circled:
+            return book
+        known = [j for j in view.neighbours if j in book.alike][:MOST_SEEN]
+        said: Answers = (yield Ask(Said(), tuple(known))) if known else {}
+        need = {j: says.get(NEED, 0.0) > 0 for j, says in said.items()}
+        return book.heard(view.me, need | {view.me: book.in_need})
 
     def _vet(
         self, view: View, book: FriendBook, taken: list[PeerId]
@@ -205,48 +260,11 @@ class Friends:
 
     def explain(self, notes: Mapping[str, float]) -> str:
         """What a round's notes say, for people."""
-        if "company" not in notes:
-            return ""
-        said = [_about_groups(notes)]
-        if "agreement" in notes:
-            with_friends = agree(notes["agreement"], notes["alone"], int(notes["near"]))
-            said.append(
-                f"strangers {'agree' if with_friends else 'do not agree'}: right on"
-                f" {notes['agreement']:.0%} of its examples, where learning alone from half of them"
-                f" is right on {notes['alone']:.0%}"
-            )
-        if notes["poor"]:
-            said.append(f"models of {int(notes['poor'])} are refused, they know too little")
-        whom = TAKES[notes["company"]]
-        if notes["settled"]:
-            return "; ".join((*said, f"it took {whom}, and now makes that its own"))
-        return "; ".join((*said, f"it takes {whom}"))
+        return explained(notes)
 
     def sum_up(self, notes: Sequence[Mapping[str, float]]) -> str:
         """How many peers take whom."""
-        known = [one for one in notes if "company" in one]
-        now = Counter(one["company"] for one in known if not one["settled"])
-        took = {code: TAKES[code].removeprefix("its ") for code in sorted(now)}
-        said = [f"{now[code]} took {whom}" for code, whom in took.items()]
-        settled = sum(one["settled"] > 0 for one in known)
-        if settled:
-            said.append(f"{settled} took nobody any more, after everyone before")
-        return ", ".join(said)
-
-
-def _about_groups(notes: Mapping[str, float]) -> str:
-    """Whether there are groups, and what its own is like."""
-    friends, strangers = int(notes["friends"]), int(notes["strangers"])
-    if not friends and not strangers:
-        return "it has seen nobody's card"
-    if not strangers:
-        return "all cards look alike, so there are no groups"
-    if not friends:
-        return f"it is like none of {strangers} others"
-    return (
-        f"of {friends + strangers} others {friends} are like it (likeness"
-        f" {notes['likeness']:.2f}; {int(notes['groups'])} groups)"
-    )
+        return summed_up(notes)
 
 
 def _settled(view: View, book: FriendBook) -> bool:
@@ -262,21 +280,3 @@ def _ring(view: View) -> list[PeerId]:
     place = {j: rng(lot, "ring", j).random() for j in (view.me, *view.neighbours)}
     mine = place[view.me]
     return sorted(view.neighbours, key=lambda j: ((place[j] - mine) % 1.0, j))
-
-
-def _notes(book: FriendBook, company: Company, refused: int) -> dict[str, float]:
-    likeness = [book.alike[j] for j in book.friends]
-    notes = {
-        "groups": float(book.groups),
-        "friends": float(len(likeness)),
-        "near": float(book.near),
-        "strangers": float(len(book.alike) - len(likeness)),
-        "company": CODES[company],
-        "refused": float(refused),
-        "poor": float(len(book.poor)),
-    }
-    if likeness:
-        notes["likeness"] = statistics.fmean(likeness)
-    if book.agreement is not None:
-        notes |= {"alone": book.alone, "agreement": book.agreement}
-    return notes

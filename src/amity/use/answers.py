@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-import numpy as np
-
 from amity.errors import AmityError, DataError, brief
 from amity.use.classifier import Classifier
-from amity.use.examples import Examples, ReadAs, fitted, numbered_examples, of_frame
+from amity.use.examples import Examples, ReadAs, numbered_examples, of_frame
+from amity.use.fitting import fitted
 from amity.use.prediction import Prediction, ask
+from amity.use.texts import text_examples
 
 MOST_ROWS = 10_000
 
@@ -48,18 +48,26 @@ def _examples(model: Classifier, given: Mapping[str, Any], fill: bool) -> Exampl
     description = model.description
     table = bool(description.schema.columns)
     known = ("rows", "id") if table else ("x",)
+    if description.schema.letters and "text" in given:
+        known = ("text",)
     for key in given:
         if key not in known:
             raise Unfit(422, f"unknown key {key[:60]!r}; this model takes {' and '.join(known)}")
     if known[0] not in given:
         raise Unfit(422, f"{known[0]!r} is missing; /openapi.json shows what is taken")
     many = given[known[0]]
-    if not isinstance(many, list) or not many:
-        raise Unfit(422, f"{known[0]!r} should be a list of at least one example")
-    if len(many) > MOST_ROWS:
-        raise Unfit(413, f"{len(many)} examples; at most {MOST_ROWS} may be sent at once")
+    lists = list(many.values()) if description.schema.parts and isinstance(many, dict) else [many]
+    if not lists or not all(isinstance(one, list) and one for one in lists):
+        by_name = " for each input, by name" if description.schema.parts else ""
+        raise Unfit(422, f"{known[0]!r} should be a list of at least one example{by_name}")
+    if max(map(len, lists)) > MOST_ROWS:
+        raise Unfit(
+            413, f"{max(map(len, lists))} examples; at most {MOST_ROWS} may be sent at once"
+        )
     try:
-        return _rows(model, many, given.get("id", ""), fill) if table else _arrays(model, many)
+        if table:
+            return _rows(model, many, given.get("id", ""), fill)
+        return _texts(model, many) if known == ("text",) else _arrays(model, many)
     except DataError as error:
         raise Unfit(422, str(error)) from None
 
@@ -88,23 +96,34 @@ def _rows(model: Classifier, rows: list[Any], id_key: Any, fill: bool) -> Exampl
     return of_frame(model.description, "rows", frame, ReadAs(id_key, fill))
 
 
-def _arrays(model: Classifier, many: list[Any]) -> Examples:
-    try:
-        x = np.asarray(many)
-    except (ValueError, TypeError, OverflowError):
-        raise DataError("'x': the examples differ in shape") from None
-    return numbered_examples(fitted(model.description, "'x'", x))
+def _arrays(model: Classifier, many: Any) -> Examples:
+    return numbered_examples(fitted(model.description, "'x'", many))
+
+
+def _texts(model: Classifier, lines: list[Any]) -> Examples:
+    """One example for each text, none of which may be cut: answers go by their order."""
+    longest = model.description.shape[0]
+    for at, line in enumerate(lines, 1):
+        if not isinstance(line, str) or not line or len(line) > longest:
+            raise DataError(
+                f"text {at}: should be 1 to {longest} characters, as many as the model reads at"
+                " once"
+            )
+    named = {str(at): line for at, line in enumerate(lines, 1)}
+    found = text_examples(model.description, "'text'", named, "example")
+    if len(found.ids) < len(lines):
+        lost = next(name for name in named if name not in found.ids)
+        raise DataError(f"text {lost}: holds no character that the model knows")
+    return found
 
 
 def _plain(found: Prediction) -> dict[str, Any]:
-    shares = found.probabilities.astype(float).round(6).tolist()
     named = found.examples.id_name != "example"
     predictions = [
         {
             **({"id": name} if named else {}),
-            "label": label,
-            "probabilities": dict(zip(found.classes, row, strict=True)),
+            **found.task.spoken(row, found.classes),
         }
-        for name, label, row in zip(found.examples.ids, found.labels, shares, strict=True)
+        for name, row in zip(found.examples.ids, found.probabilities, strict=True)
     ]
     return {"predictions": predictions, "notes": list(found.examples.notes)}

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from amity.data.columns import images_first
+from amity.data.forms import gathered, is_input
 from amity.data.frames import read_frame
 from amity.data.images import KINDS, read_image
-from amity.data.schema import Schema
-from amity.data.values import word_of
+from amity.data.inputs import described
+from amity.data.values import Values, word_of
 from amity.errors import DataError, brief, unknown
+from amity.use.fitting import Inputs, count, fitted
 from amity.use.modelfile import Description
 from amity.use.tables import inputs_of
 
@@ -26,12 +27,14 @@ Array = np.ndarray[Any, Any]
 class Examples:
     """What a model is asked about."""
 
-    x: Array
+    x: Inputs
     ids: tuple[str, ...]
     """What each is called."""
     id_name: str
     labels: tuple[str, ...] | None = None
     """What each is, where that is known."""
+    numbers: Array | None = None
+    """The same of models that give no classes: a row for each."""
     notes: tuple[str, ...] = ()
     """What was filled or left out, in lines."""
 
@@ -49,7 +52,7 @@ class ReadAs:
 
 
 def read_examples(description: Description, path: Path, how: ReadAs) -> Examples:
-    """The examples of a .csv, .parquet, .npy or .npz file, or of a folder of images."""
+    """The examples of a .csv, .parquet, .npy, .npz or .txt file, or of a folder of images."""
     if not path.exists():
         raise DataError(f"{path}: does not exist")
     if path.is_dir():
@@ -75,22 +78,48 @@ def _from_array(description: Description, path: Path, how: ReadAs) -> Examples:
 
 def _from_arrays(description: Description, path: Path, how: ReadAs) -> Examples:
     found, id_column = _load(path), how.id
-    if not isinstance(found, Mapping) or "x" not in found:
-        raise DataError(f"{path}: expected a .npz file with an array `x`")
-    x = fitted(description, str(path), found["x"])
+    given = {n: part for n, part in found.items() if is_input(n)} if _has_x(found) else {}
+    if not given:
+        raise DataError(f"{path}: expected a .npz file with an array `x`, or several `x_NAME`")
+    x = fitted(description, str(path), gathered(str(path), given))
     y, ids = found.get("y"), found.get(id_column) if id_column else None
+    numbers = None
+    if y is not None and not description.classes:
+        numbers, y = _numbers(description, str(path), y, count(x)), None
     if id_column and ids is None:
         raise DataError(f"{path}: id: {unknown('array', id_column, found)}")
     for name, column in (("y", y), (id_column, ids)):
-        if column is not None and column.shape != (len(x),):
+        if column is not None and column.shape != (count(x),):
             raise DataError(
-                f"{path}: {name} must be one value for each of the {len(x)} examples, got"
+                f"{path}: {name} must be one value for each of the {count(x)} examples, got"
                 f" {column.shape}"
             )
     labels = None if y is None else tuple(map(word_of, y.tolist()))
     if ids is None:
-        return numbered_examples(x, labels)
-    return Examples(x=x, ids=tuple(map(str, ids)), id_name=id_column, labels=labels)
+        return replace(numbered_examples(x, labels), numbers=numbers)
+    named = tuple(map(str, ids))
+    return Examples(x=x, ids=named, id_name=id_column, labels=labels, numbers=numbers)
+
+
+def _numbers(description: Description, where: str, y: Array, examples: int) -> Array | None:
+    """What is true, if these are numbers; of sequences padded to the length that they were trained
+    with."""
+    if y.dtype.kind not in "buif" or len(y) != examples:
+        return None
+    rows = y.reshape(examples, -1).astype(np.float64)
+    if not description.schema.vocabulary or description.schema.targets:
+        return rows
+    places, last = description.places or 1, description.size - 1
+    if rows.shape[1] > places or not ((rows >= 0) & (rows <= last)).all():
+        raise DataError(
+            f"{where}: y must be ids of tokens from 0 (padding) to {last}, up to {places} for each"
+            f" example, got {y.dtype} of shape {y.shape}"
+        )
+    return np.pad(rows, ((0, 0), (0, places - rows.shape[1])))
+
+
+def _has_x(found: Any) -> bool:
+    return isinstance(found, Mapping) and any(n == "x" or n.startswith("x_") for n in found)
 
 
 def _load(path: Path) -> Any:
@@ -106,34 +135,8 @@ def _load(path: Path) -> Any:
         ) from None
 
 
-def fitted(description: Description, where: str, x: Array) -> Array:
-    """Examples in the shape that the model takes."""
-    if x.dtype.kind not in "buif" or x.ndim == 0 or len(x) == 0:
-        raise DataError(f"{where}: expected examples as numbers, got {x.dtype} of shape {x.shape}")
-    shape = description.shape
-    if description.schema.columns:
-        _refuse_encoded(description.schema, where)
-    if x.shape[1:] != shape and x.ndim > 1:
-        x = images_first(where, x)
-    if x.shape[1:] != shape:
-        raise DataError(f"{where}: examples have shape {x.shape[1:]}, the model expects {shape}")
-    finite = np.isfinite(x).reshape(len(x), -1).all(1)
-    if not finite.all():
-        raise DataError(f"{where}: example {int(finite.argmin())} has NaN or Inf")
-    return x.astype(np.float32)
-
-
-def _refuse_encoded(schema: Schema, where: str) -> None:
-    """Rows without names are the columns in their order, where each is one number."""
-    if schema.inputs != tuple(column.name for column in schema.columns):
-        raise DataError(
-            f"{where}: the model's columns are not all plain numbers; give a table (.csv, .parquet)"
-            f" with the columns {', '.join(column.name for column in schema.columns)}"
-        )
-
-
-def numbered_examples(x: Array, labels: tuple[str, ...] | None = None) -> Examples:
-    return Examples(x=x, ids=tuple(map(str, range(len(x)))), id_name="example", labels=labels)
+def numbered_examples(x: Inputs, labels: tuple[str, ...] | None = None) -> Examples:
+    return Examples(x=x, ids=tuple(map(str, range(count(x)))), id_name="example", labels=labels)
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -156,24 +159,35 @@ def of_frame(description: Description, where: str, frame: Any, how: ReadAs) -> E
     schema = description.schema
     if not schema.columns:
         raise DataError(
-            f"{where}: the model was not trained on a table and knows no columns; it takes arrays"
-            f" of shape {description.shape}" + (" or images" if description.pictures else "")
+            f"{where}: the model was not trained on a table and knows no columns; it takes"
+            f" {_taken(description)}" + (" or images" if description.pictures else "")
         )
     if len(frame) == 0:
         raise DataError(f"{where}: holds no rows")
     if how.id and how.id not in frame.columns:
         raise DataError(f"{where}: id: {unknown('column', how.id, map(str, frame.columns))}")
     encoded = inputs_of(schema, frame, where, how.fill)
-    labels = None
-    if schema.label in frame.columns and not frame[schema.label].isna().any():
+    labels, targets = None, [column.name for column in schema.targets]
+    if not targets and schema.label in frame.columns and not frame[schema.label].isna().any():
         labels = tuple(map(word_of, frame[schema.label].tolist()))
     known = {column.name for column in schema.columns} | {schema.label, how.id, *schema.ignore}
+    known |= set(targets)
     unused = [name for name in map(str, frame.columns) if name not in known]
     notes = (*encoded.notes, *([f"not used: {', '.join(unused)}"] if unused else []))
     named = numbered_examples(encoded.x, labels)
+    if targets and set(targets) <= set(frame.columns):
+        truth = np.stack([Values(frame[name]).numbers for name in targets], 1)
+        named = replace(named, numbers=truth if np.isfinite(truth).all() else None)
     if how.id:
         named = replace(named, ids=_ids(where, frame[how.id]), id_name=how.id)
     return replace(named, notes=notes)
+
+
+def _taken(description: Description) -> str:
+    """What a model takes, in words."""
+    schema = description.schema
+    plain = not schema.parts and not schema.vocabulary
+    return f"arrays of shape {schema.shape}" if plain else described(schema.form)
 
 
 def _ids(where: str, column: Any) -> tuple[str, ...]:
@@ -197,8 +211,8 @@ def _from_folder(description: Description, root: Path, how: ReadAs) -> Examples:
         raise DataError(f"{root}: id={how.id}: images go by the names of their files")
     if not description.pictures:
         raise DataError(
-            f"{root}: the model was not trained on images of bytes; it takes examples of shape"
-            f" {description.shape} as {', '.join(READERS)}"
+            f"{root}: the model was not trained on images of bytes; it takes"
+            f" {_taken(description)} as {', '.join(READERS)}"
         )
     files = sorted(p for p in root.rglob("*") if p.suffix.lower() in KINDS and p.is_file())
     if not files:
@@ -216,9 +230,26 @@ def _from_folder(description: Description, root: Path, how: ReadAs) -> Examples:
     )
 
 
+# -- text ------------------------------------------------------------------------------------------
+
+
+def _from_text(description: Description, path: Path, how: ReadAs) -> Examples:
+    """Each line is one example."""
+    from amity.use.texts import text_examples
+
+    if how.id:
+        raise DataError(f"{path}: id={how.id}: lines go by their numbers")
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as text ({brief(error)})") from None
+    return text_examples(description, str(path), {str(n): t for n, t in enumerate(lines, 1) if t})
+
+
 READERS: dict[str, Callable[[Description, Path, ReadAs], Examples]] = {
     ".csv": _from_table,
     ".parquet": _from_table,
     ".npy": _from_array,
     ".npz": _from_arrays,
+    ".txt": _from_text,
 }

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from amity.data.inputs import described
 from amity.data.schema import Column
 from amity.files import write_atomically
 from amity.use.modelfile import Description, Origin
@@ -24,19 +25,20 @@ def write_card(folder: Path, models: Sequence[Description], onnx: bool) -> Path:
 
 
 def page(models: Sequence[Description], onnx: bool) -> str:
-    first = models[0]
+    first, metric = models[0], models[0].does.metric
+    called = metric.called
     parts = [
         f"# The model of {first.origin.peer}",
         f"A {first.task} model, trained by decentralized federated learning with Amity"
         f" {first.origin.version}.",
-        _table([("", "after round", "validation accuracy", "test accuracy")], models),
+        _table([("", "after round", f"validation {called}", f"test {called}")], models),
         _which(models),
         "## Trained on",
         _list(_trained(first.origin)),
         "## Takes",
         _takes(first),
         "## Gives",
-        f"One probability for each of {len(first.classes)} classes: {_some(first.classes)}.",
+        first.does.described(first.names, metric.unit if metric.unit != "%" else ""),
         "## Use",
         _use(first),
         *([_of_onnx(first)] if onnx else []),
@@ -47,18 +49,30 @@ def page(models: Sequence[Description], onnx: bool) -> str:
 
 
 def _use(description: Description) -> str:
-    file = "new-images/" if description.pictures else "new.npy"
+    several = description.schema.parts or description.schema.vocabulary
+    file = "new-images/" if description.pictures else "new.npz" if several else "new.npy"
     if description.schema.columns:
         file = "new.csv id=COLUMN"
+    if description.schema.letters:
+        file = "new.txt"
     return f"```\namity predict . {file}\namity serve .\n```"
 
 
 def _of_onnx(description: Description) -> str:
+    schema = description.schema
+    if schema.parts or schema.vocabulary:
+        names = ", ".join(f"`{part.name}`" for part in schema.parts) or "`x`"
+        padded = "ids of tokens as int64, padded with 0 to the full length"
+        return (
+            f"The ONNX files take {names}, any number of examples: {padded}, other numbers not yet"
+            " scaled. They give `probabilities`."
+        )
     size = " x ".join(map(str, description.shape))
     order = f", in this order: {', '.join(description.schema.inputs)}"
     return (
         f"The ONNX files take `x`, any number of examples of {size} numbers, not yet scaled"
-        f"{order if description.schema.columns else ''}. They give `probabilities`."
+        f"{order if description.schema.columns else ''}. They give"
+        f" `{description.gives}`."
     )
 
 
@@ -67,8 +81,8 @@ def _table(head: list[tuple[str, ...]], models: Sequence[Description]) -> str:
         (
             f"`{one.origin.which}.safetensors`",
             f"{one.origin.rounds} of {one.origin.planned}",
-            _percent(one.origin.validation),
-            _percent(one.origin.accuracy),
+            _shown(one, one.origin.validation),
+            _shown(one, one.origin.accuracy),
         )
         for one in models
     ]
@@ -77,9 +91,11 @@ def _table(head: list[tuple[str, ...]], models: Sequence[Description]) -> str:
 
 
 def _which(models: Sequence[Description]) -> str:
+    metric = models[0].does.metric
+    best = f"{'highest' if metric.more else 'lowest'} {metric.called}"
     if len(models) > 1:
         return (
-            "The best model is that of the round with the highest accuracy on validation examples"
+            f"The best model is that of the round with the {best} on validation examples"
             " (of equal rounds the latest). Test examples had no say in it."
         )
     return "Only the last model: there is no best one, which would need validation examples."
@@ -111,6 +127,14 @@ def _takes(description: Description) -> str:
             + "\n".join(f"* {_column(column)}" for column in columns[:MOST])
             + (f"\n* and {len(columns) - MOST} more" if len(columns) > MOST else "")
         )
+    schema = description.schema
+    if schema.parts:
+        said = "\n".join(f"* `{part.name}`: {described(part.form)}" for part in schema.parts)
+        return f"Several inputs by name.{scaled} Ids of tokens are 1, 2, ...\n\n{said}"
+    if schema.vocabulary:
+        said = f"{described(schema.form)}: whole numbers from 1, a list for each.".capitalize()
+        shown = ", ".join(map(repr, schema.letters))
+        return f"{said} Or text, of the characters {shown}." if shown else said
     size = " x ".join(map(str, description.shape))
     if description.pictures:
         return f"Images of {size} (channels, height, width), bytes from 0 to 255.{scaled}"
@@ -133,8 +157,8 @@ def _privacy(models: Sequence[Description]) -> str:
     return f"{said}."
 
 
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"
+def _shown(model: Description, value: float | None) -> str:
+    return "-" if value is None else model.does.metric.text(value)
 
 
 def _some(names: Sequence[str]) -> str:

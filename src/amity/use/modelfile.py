@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,9 +20,11 @@ import safetensors.torch
 from pydantic import Field
 
 from amity.data.schema import Schema
+from amity.data.target import Target
 from amity.errors import AmityError, ConfigError, DataError, RunDirError, brief, unknown
 from amity.files import plain, write_atomically
 from amity.registry import checked
+from amity.tasks import Task, tasks
 
 if TYPE_CHECKING:
     import torch
@@ -74,13 +77,56 @@ class Description:
     """Of a network of one's own: the SHA-256 of its file, or of the object."""
     na: tuple[str, ...] = ()
     """Words of a table that stand for a missing value."""
-    task: Literal["classification"] = "classification"
+    task: str = "classification"
+    """What it does, in a word."""
+    learnt: Mapping[str, Any] = field(default_factory=dict)
+    """The task: the name of its entry, and its options; empty: classes."""
+    task_code: str = ""
+    """Of a task of one's own: the SHA-256 of its file, or of the object."""
+    size: Whole = 0
+    places: Whole | None = None
+    """Of a target without names: how many numbers an answer has, and at how many places."""
     format: Literal[1] = 1
     """Of this description."""
 
     @property
     def classes(self) -> tuple[str, ...]:
         return self.schema.classes
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What its answers are called: classes, labels, numbers or characters."""
+        named = self.classes or tuple(column.name for column in self.schema.targets)
+        return named or tuple(self.schema.letters)
+
+    @property
+    def target(self) -> Target:
+        """The form of an answer."""
+        targets, names = self.schema.targets, self.names
+        by = [(column.mean, column.std) for column in targets if column.std is not None]
+        return Target(
+            self.size or len(names),
+            names,
+            self.places,
+            mean=tuple(mean or 0.0 for mean, _ in by),
+            std=tuple(std or 1.0 for _, std in by),
+        )
+
+    @property
+    def gives(self) -> str:
+        """What its output is called in ONNX."""
+        return "values" if self.schema.targets and self.target.mean else "probabilities"
+
+    @cached_property
+    def does(self) -> Task:
+        """The task, with its options."""
+        options = dict(self.learnt)
+        entry = tasks[str(options.pop("name", "classify"))]
+        if entry.code != self.task_code:
+            raise DataError(
+                f"the task {entry.name} has changed since the export; put it back, or export again"
+            )
+        return entry.build(options)
 
     @property
     def shape(self) -> tuple[int, ...]:

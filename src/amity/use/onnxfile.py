@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx  # noqa: F401  torch needs these, and so do we before we begin
@@ -16,18 +15,20 @@ import onnxruntime
 import onnxscript  # noqa: F401
 import torch
 
+from amity.data.inputs import blank, tensors_of
 from amity.errors import Failure, brief
 from amity.files import write_atomically
 from amity.use.classifier import Classifier
+from amity.use.fitting import Inputs
 
 CLOSE = 1e-4
-"""How far a probability may be from that of torch."""
+"""How far a probability may be from that of torch; of numbers, as a share of the largest."""
 
 
-def write_onnx(model: Classifier, x: np.ndarray[Any, Any]) -> tuple[Path, float]:
-    """Beside the model's own file. Takes `x`: any number of examples, as the model's inputs are
-    before scaling; gives `probabilities`. Returns the largest difference from torch on these
-    examples."""
+def write_onnx(model: Classifier, x: Inputs) -> tuple[Path, float]:
+    """Beside the model's own file. Takes `x` (several inputs by their names): any number of
+    examples, as the model's inputs are before scaling; gives `probabilities`, or `values`. Returns
+    the largest difference from torch on these examples."""
     path = model.path.with_suffix(".onnx")
     try:
         with _quiet():
@@ -45,13 +46,14 @@ def write_onnx(model: Classifier, x: np.ndarray[Any, Any]) -> tuple[Path, float]
 
 
 def _converted(model: Classifier) -> bytes:
-    example = torch.zeros(2, *model.description.shape)
+    example = tuple(tensors_of(blank(model.description.schema.form, 2)))
+    examples = torch.export.Dim("examples")
     program = torch.onnx.export(
         model.module,
-        (example,),
-        input_names=["x"],
-        output_names=["probabilities"],
-        dynamic_shapes=({0: torch.export.Dim("examples")},),
+        example,
+        input_names=list(model.module.names) or ["x"],
+        output_names=[model.description.gives],
+        dynamic_shapes=(tuple({0: examples} for _ in example),),
         dynamo=True,
         verbose=False,
     )
@@ -63,14 +65,17 @@ def _converted(model: Classifier) -> bytes:
     return bytes(proto.SerializeToString())
 
 
-def _difference(model: Classifier, data: bytes, x: np.ndarray[Any, Any]) -> float:
+def _difference(model: Classifier, data: bytes, x: Inputs) -> float:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     worst = 0.0
-    for part in (x, x[:1]):  # many, and one alone
-        (found,) = session.run(["probabilities"], {"x": part.astype(np.float32)})
-        worst = max(worst, float(np.abs(found - model.probabilities(part)).max()))
+    one = {name: part[:1] for name, part in x.items()} if isinstance(x, Mapping) else x[:1]
+    for part in (x, one):  # many, and one alone
+        (found,) = session.run([model.description.gives], model.arrays(part))
+        said = model.probabilities(part)
+        size = max(1.0, float(np.abs(said).max()))  # numbers in their own unit may be large
+        worst = max(worst, float(np.abs(found - said).max()) / size)
     return worst
 
 

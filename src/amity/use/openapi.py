@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from amity.data.inputs import Shape, Tokens
 from amity.data.schema import Column
 from amity.use.modelfile import Description
 
@@ -17,7 +19,7 @@ def document(description: Description, most_rows: int, fill: bool) -> Json:
         "openapi": "3.1.0",
         "info": {
             "title": f"The {origin.which} model of {origin.peer}",
-            "description": f"{description.task}: {', '.join(description.classes[:40])}",
+            "description": description.does.described(description.names, ""),
             "version": origin.version,
         },
         "paths": {
@@ -35,7 +37,7 @@ def _get(summary: str) -> Json:
 def _predict(description: Description, most_rows: int, fill: bool) -> Json:
     wrong = _answer("What is wrong, in one line", _object({"error": {"type": "string"}}))
     return {
-        "summary": "The most probable class of every example, and the probability of each class",
+        "summary": description.does.described(description.names, ""),
         "requestBody": {
             "required": True,
             "content": {"application/json": {"schema": _request(description, most_rows, fill)}},
@@ -60,7 +62,14 @@ def _request(description: Description, most_rows: int, fill: bool) -> Json:
     many: Json = {"type": "array", "minItems": 1, "maxItems": most_rows}
     columns = description.schema.columns
     if not columns:
-        return _object({"x": {**many, "items": _nested(description.shape)}})
+        form = description.schema.form
+        if isinstance(form, Mapping):
+            return _object({"x": _object({n: {**many, "items": _one(s)} for n, s in form.items()})})
+        ids = _object({"x": {**many, "items": _one(form)}})
+        if not description.schema.letters:
+            return ids
+        line = {"type": "string", "minLength": 1, "maxLength": description.shape[0]}
+        return {"oneOf": [ids, _object({"text": {**many, "items": line}})]}
     row = _object({column.name: _column(column, fill) for column in columns})
     return _object(
         {
@@ -69,6 +78,14 @@ def _request(description: Description, most_rows: int, fill: bool) -> Json:
         },
         ["rows"],
     )
+
+
+def _one(shape: Shape) -> Json:
+    """One example."""
+    if not isinstance(shape, Tokens):
+        return _nested(shape)
+    token = {"type": "integer", "minimum": 1, "maximum": shape.vocabulary - 1}
+    return {"type": "array", "items": token, "minItems": 1, "maxItems": shape[0]}
 
 
 def _nested(shape: tuple[int, ...]) -> Json:
@@ -94,15 +111,8 @@ def _column(column: Column, fill: bool) -> Json:
 
 
 def _given(description: Description) -> Json:
-    share = {"type": "number", "minimum": 0, "maximum": 1}
-    one = _object(
-        {
-            "id": {"description": "If an `id` was named"},
-            "label": {"type": "string", "enum": list(description.classes)},
-            "probabilities": _object(dict.fromkeys(description.classes, share)),
-        },
-        ["label", "probabilities"],
-    )
+    said = description.does.schema(description.names)
+    one = _object({"id": {"description": "If an `id` was named"}, **said}, list(said))
     return _object(
         {
             "predictions": {"type": "array", "items": one},

@@ -107,7 +107,7 @@ def application(model: Classifier, where: Endpoint) -> ASGIApp:
         "peer": origin.peer,
         "model": origin.which,
         "rounds": origin.rounds,
-        "classes": list(model.description.classes),
+        "classes": list(model.description.names),
         "version": origin.version,
     }
 

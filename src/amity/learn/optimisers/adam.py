@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from amity.lazy import torch
-from amity.learn.optimisers.registry import Optimiser, Tensors, Vectors, optimisers
+from amity.learn.optimisers.registry import Move, Optimiser, Tensors, optimisers
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
 MOMENTS = ("m", "v")
-
-
-def adaptive_step(
-    kernel: Callable[..., Any],
-    parameters: Tensors,
-    gradients: Tensors,
-    vectors: Vectors,
-    steps: Sequence[int],
-    **options: float,
-) -> None:
-    """One fused step of a kernel of torch, without the bookkeeping of torch.optim."""
-    m, v = (_begun(vectors[name], parameters) for name in MOMENTS)
-    counts = {t: torch.full((), float(t), device=parameters[0].device) for t in set(steps)}
-    kernel(
-        parameters,
-        [_laid_as(p, g) for p, g in zip(parameters, gradients, strict=True)],
-        m,
-        v,
-        [],
-        [counts[t] for t in steps],
-        amsgrad=False,
-        maximize=False,
-        **options,
-    )
 
 
 def _laid_as(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
@@ -85,23 +61,27 @@ class Adam(Optimiser):
     def remembers(self) -> tuple[str, ...]:
         return MOMENTS
 
-    def step(
-        self,
-        parameters: Tensors,
-        gradients: Tensors,
-        vectors: Vectors,
-        steps: Sequence[int],
-        rate: float,
-    ) -> None:
-        adaptive_step(
-            torch._fused_adam_,
+    @property
+    def kernel(self) -> Callable[..., Any]:
+        """torch's own fused step, without the bookkeeping of torch.optim."""
+        return torch._fused_adam_
+
+    def step(self, move: Move) -> None:
+        parameters, gradients, vectors, steps, rate = move
+        m, v = (_begun(vectors[name], parameters) for name in MOMENTS)
+        counts = {t: torch.full((), float(t), device=parameters[0].device) for t in set(steps)}
+        self.kernel(
             parameters,
-            gradients,
-            vectors,
-            steps,
+            [_laid_as(p, g) for p, g in zip(parameters, gradients, strict=True)],
+            m,
+            v,
+            [],
+            [counts[t] for t in steps],
             lr=rate,
             beta1=self.beta1,
             beta2=self.beta2,
-            eps=self.eps,
             weight_decay=self.weight_decay,
+            eps=self.eps,
+            amsgrad=False,
+            maximize=False,
         )

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from amity.lazy import torch
-from amity.learn.optimisers.adam import MOMENTS, Beta, adaptive_step
-from amity.learn.optimisers.registry import Optimiser, Tensors, Vectors, optimisers
+from amity.learn.optimisers.adam import Adam
+from amity.learn.optimisers.registry import optimisers
 
 
 @optimisers.register("adamw")
 @dataclass(frozen=True)
-class AdamW(Optimiser):
+class AdamW(Adam):
     r"""Adam whose weight decay does not pass through its scales (Loshchilov and Hutter 2019; as
     torch.optim.AdamW).
 
@@ -25,38 +25,9 @@ class AdamW(Optimiser):
     λ is `weight_decay`; the other symbols are those of `adam`. `weight_decay` = 0 is `adam`.
     """
 
-    rate: ClassVar[float] = 0.001
-
-    beta1: Beta = 0.9
-    """β₁: how much of the mean gradient is kept from step to step."""
-    beta2: Beta = 0.999
-    """β₂: how much of the mean squared gradient is kept from step to step."""
-    eps: Annotated[float, Field(gt=0)] = 1e-8
-    """ε: added to each scale, so that none is zero."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     """λ: pull towards zero, past the scales."""
 
     @property
-    def remembers(self) -> tuple[str, ...]:
-        return MOMENTS
-
-    def step(
-        self,
-        parameters: Tensors,
-        gradients: Tensors,
-        vectors: Vectors,
-        steps: Sequence[int],
-        rate: float,
-    ) -> None:
-        adaptive_step(
-            torch._fused_adamw_,
-            parameters,
-            gradients,
-            vectors,
-            steps,
-            lr=rate,
-            beta1=self.beta1,
-            beta2=self.beta2,
-            eps=self.eps,
-            weight_decay=self.weight_decay,
-        )
+    def kernel(self) -> Callable[..., Any]:
+        return torch._fused_adamw_

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from amity.lazy import torch
 from amity.registry import Registry
@@ -12,6 +12,17 @@ from amity.registry import Registry
 Tensors = list["torch.Tensor"]
 Vectors = dict[str, list["torch.Tensor | None"]]
 """What an optimiser remembers, by name: one tensor for each parameter. None: still zeros."""
+
+
+class Move(NamedTuple):
+    """What one step is made of. Parameters and vectors are written in place."""
+
+    parameters: Tensors
+    gradients: Tensors
+    vectors: Vectors
+    steps: Sequence[int]
+    """How many steps there are by now, this one included: of each parameter, or of each row."""
+    rate: float
 
 
 class Optimiser:
@@ -31,44 +42,32 @@ class Optimiser:
         first."""
         return ()
 
-    def step(
-        self,
-        parameters: Tensors,
-        gradients: Tensors,
-        vectors: Vectors,
-        steps: Sequence[int],
-        rate: float,
-    ) -> None:
-        """One step. `steps` says for each parameter how many there are by now, this one
-        included."""
+    def step(self, move: Move) -> None:
+        """One step of some parameters, each with its number of steps."""
         raise NotImplementedError
 
-    def step_rows(
-        self,
-        parameters: Tensors,
-        gradients: Tensors,
-        vectors: Vectors,
-        steps: Sequence[int],
-        rate: float,
-    ) -> None:
+    def step_rows(self, move: Move) -> None:
         """One step of several peers at once: each tensor has a row for each, and `steps` a number.
         Rows that have come equally far step as one."""
+        parameters, gradients, vectors, steps, rate = move
         if min(steps) == max(steps):
-            self.step(parameters, gradients, vectors, [steps[0]] * len(parameters), rate)
+            self.step(move._replace(steps=[steps[0]] * len(parameters)))
             return
         ends, runs = 0, []
         for count, same in groupby(steps):
             begins, ends = ends, ends + len(list(same))
             runs.append((slice(begins, ends), count))
         self.step(
-            [p[rows] for rows, _ in runs for p in parameters],
-            [g[rows] for rows, _ in runs for g in gradients],
-            {
-                name: [None if v is None else v[rows] for rows, _ in runs for v in held]
-                for name, held in vectors.items()
-            },
-            [count for _, count in runs for _ in parameters],
-            rate,
+            Move(
+                [p[rows] for rows, _ in runs for p in parameters],
+                [g[rows] for rows, _ in runs for g in gradients],
+                {
+                    name: [None if v is None else v[rows] for rows, _ in runs for v in held]
+                    for name, held in vectors.items()
+                },
+                [count for _, count in runs for _ in parameters],
+                rate,
+            )
         )
 
 

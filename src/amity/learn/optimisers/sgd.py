@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from amity.lazy import torch
-from amity.learn.optimisers.registry import Optimiser, Tensors, Vectors, optimisers
+from amity.learn.optimisers.registry import Move, Optimiser, optimisers
 
 
 @cache
@@ -41,41 +41,28 @@ class Sgd(Optimiser):
     def remembers(self) -> tuple[str, ...]:
         return ("momentum",) if self.momentum else ()
 
-    def step(
-        self,
-        parameters: Tensors,
-        gradients: Tensors,
-        vectors: Vectors,
-        steps: Sequence[int],
-        rate: float,
-    ) -> None:
+    def step(self, move: Move) -> None:
         _fused()(
-            parameters,
-            gradients,
-            vectors["momentum"] if self.momentum else [None] * len(parameters),
+            move.parameters,
+            move.gradients,
+            move.vectors["momentum"] if self.momentum else [None] * len(move.parameters),
             fused=True,
             weight_decay=self.weight_decay,
             momentum=self.momentum,
-            lr=rate,
+            lr=move.rate,
             dampening=0.0,
             nesterov=False,
             maximize=False,
         )
 
-    def step_rows(
-        self,
-        parameters: Tensors,
-        gradients: Tensors,
-        vectors: Vectors,
-        steps: Sequence[int],
-        rate: float,
-    ) -> None:
+    def step_rows(self, move: Move) -> None:
         """Counts do not matter here, so all rows step as one."""
+        parameters, gradients = move.parameters, move.gradients
         if self.weight_decay:
             torch._foreach_add_(gradients, parameters, alpha=self.weight_decay)
         if self.momentum:
-            momenta = [m for m in vectors["momentum"] if m is not None]
+            momenta = [m for m in move.vectors["momentum"] if m is not None]
             torch._foreach_mul_(momenta, self.momentum)
             torch._foreach_add_(momenta, gradients)
             gradients = momenta
-        torch._foreach_add_(parameters, gradients, alpha=-rate)
+        torch._foreach_add_(parameters, gradients, alpha=-move.rate)

@@ -31,13 +31,14 @@ class AskFailed(Exception):
         self.reason = reason
 
 
-_SILENT = ("timeout", "gone", "no answer", "not connected", "closing")
+_SILENT = ("timeout", "gone", "no answer", "not connected", "closing", "slow")
 _LACKING = ("not here", "unavailable", "failed", "a part is missing", "its card has no sketch")
 _MUCH = ("more than was asked for", "too many asks", "too many transfers", "too many visits")
 _UNFIT = ("malformed", "wrong kind", "wrong schema", "not invited", "replay", "too old", "clock")
+_SEALED = ("other key", "bad seal", "not alone", "small crowd", "one sum")
 _UNKNOWN = ("not on the roster", "wrong key", "bad signature", "wrong sender")
 _ASTRAY = ("wrong addressee", "wrong network")
-KNOWN = frozenset({*_SILENT, *_LACKING, *_MUCH, *_UNFIT, *_UNKNOWN, *_ASTRAY})
+KNOWN = frozenset({*_SILENT, *_LACKING, *_MUCH, *_UNFIT, *_SEALED, *_UNKNOWN, *_ASTRAY})
 """Why an ask may fail, as we count it: what others write is theirs, and could be anything."""
 
 
@@ -52,7 +53,9 @@ class Request(Protocol):
 
     asker: str
     method: str
-    payload: bytes
+
+    @property
+    def payload(self) -> bytes: ...
 
     def reply(self, data: bytes, offset: int = 0) -> None:
         """A part of the answer."""

@@ -15,10 +15,10 @@ from amity.errors import RunDirError
 from amity.facts import Ledger
 from amity.files import dump, write_atomically
 from amity.net.accounts import Privacy, privacy_of
-from amity.records import EdgeRecord, PeerRecord, Record, RoundRecord
+from amity.records import EdgeRecord, PeerRecord, Record, RoundRecord, WhyRecord
 from amity.round.build import deal_out, load_data
 from amity.round.quality import Quality, choice_quality
-from amity.round.recording import count_diverged
+from amity.round.recording import count_diverged, means
 from amity.round.truth import Friendship
 from amity.store import read_lines, read_records
 from amity.topology import Network, peer_names
@@ -71,6 +71,7 @@ def merge(out: Path, config: Config) -> None:
     states = peers_in(out)
     metrics = _in_order(records_of(at) for at in states.values())
     edges = _in_order(read_records(at / "edges.jsonl", EdgeRecord) for at in states.values())
+    why = _in_order(read_records(at / "why.jsonl", WhyRecord) for at in states.values())
     if not metrics:
         raise RunDirError(f"{out}: no peer has finished a round; its peer.log says why")
     timings = [
@@ -85,6 +86,7 @@ def merge(out: Path, config: Config) -> None:
     records: tuple[tuple[str, Sequence[Record]], ...] = (
         ("metrics.jsonl", metrics),
         ("edges.jsonl", edges),
+        ("why.jsonl", why),
         ("rounds.jsonl", rounds),
     )
     for name, lines in records:
@@ -92,7 +94,7 @@ def merge(out: Path, config: Config) -> None:
     write_atomically(out / "timings.jsonl", b"".join(map(dump, timings)))
 
 
-OfPeer = TypeVar("OfPeer", PeerRecord, EdgeRecord)
+OfPeer = TypeVar("OfPeer", PeerRecord, EdgeRecord, WhyRecord)
 
 
 def _in_order(found: Iterable[list[OfPeer]]) -> list[OfPeer]:
@@ -120,12 +122,11 @@ def _rounds(
 
 
 def _round(t: int, here: Sequence[PeerRecord], quality: Quality) -> RoundRecord:
-    scores = [r.accuracy for r in here if r.accuracy is not None]
     excluded = [r.excluded for r in here if r.excluded is not None]
     return RoundRecord(
         round=t,
         reported=len(here),
-        accuracy=sum(scores) / len(scores) if scores else None,
+        **means(here),
         diverged=count_diverged(here),
         excluded=tuple(sorted(set().union(*excluded))) if excluded else None,
         epsilon=max((r.epsilon for r in here if r.epsilon is not None), default=None),

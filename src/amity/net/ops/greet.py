@@ -26,9 +26,9 @@ def greetings(setup: Setup) -> Iterator[Finding]:
         with Node(setup).connected() as online:
             board, until = online.board, time.monotonic() + WAIT
             others = [name for name in online.membership.roster().names if name != setup.who.name]
-            while time.monotonic() < until and not all(board.alive(j) for j in others):
+            while time.monotonic() < until and not all(board.reachable(j) for j in others):
                 time.sleep(0.1)
-            here = [j for j in others if board.alive(j)]
+            here = [j for j in others if board.reachable(j)]
             if not here:
                 yield Finding("greet", True, "nobody is running yet")
             for j in here:

@@ -55,15 +55,17 @@ def curves(found: Sequence[PeerStory]) -> Figure:
     figure, axes = figures.axes_of()
     look = figures.styles(story.name for story in found)
     for story in found:
-        points = [(r.round + 1, 100 * r.accuracy) for r in story.metrics if r.accuracy is not None]
-        starts = [100 * r.accuracy_start for r in story.metrics if r.accuracy_start is not None]
+        unit = story.metric.factor
+        measured = [(r.round + 1, r.lead(), r.lead("start")) for r in story.metrics]
+        points = [(at, unit * value) for at, value, _ in measured if value is not None]
+        starts = [unit * start for _, _, start in measured if start is not None]
         points = [*((0, start) for start in starts[:1]), *points]
         if points:
             axes.plot(*zip(*points, strict=True), label=story.name, **look[story.name])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set(xlabel="round", ylabel="test accuracy (%)")
+    axes.set(xlabel="round", ylabel=f"test {found[0].metric.head}" if found else "")
     axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 

@@ -20,6 +20,7 @@ from amity.net.ops.collect import peers_in, records_of
 from amity.net.ops.pictures import drawn, names_of, recalls_of
 from amity.net.setup import read_setup
 from amity.records import EdgeRecord, PeerRecord, TimingRecord
+from amity.registry import reading
 from amity.round.build import load_data
 from amity.show import figures
 from amity.show.alone import worth_of
@@ -27,6 +28,7 @@ from amity.show.exhibits import Sheet
 from amity.show.foot import foot
 from amity.show.page import framed, page, section
 from amity.store import read_config, read_lines, read_records
+from amity.tasks import ACCURACY, Metric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +44,13 @@ class PeerStory:
     privacy: Privacy | None = None
     classes: Sequence[str] = ()
     """What the classes are called, if that is known here."""
+    metric: Metric = ACCURACY
+    """The one that leads."""
 
     @classmethod
     def read(cls, name: PeerId, state: Path) -> PeerStory:
         told = Counter(str(record["kind"]) for record in read_lines(state / "disclosed.jsonl"))
-        written = (state / "config.toml").is_file()
+        config = read_config(state) if (state / "config.toml").is_file() else None
         return cls(
             name=name,
             metrics=records_of(state),
@@ -54,7 +58,8 @@ class PeerStory:
             timings=read_records(state / "timings.jsonl", TimingRecord),
             log=read_lines(state / "audit.jsonl"),
             disclosed=told,
-            privacy=privacy_of(state, read_config(state)) if written else None,
+            privacy=privacy_of(state, config) if config is not None else None,
+            metric=ACCURACY if config is None else config.metric,
             classes=_classes(state.parent),
         )
 
@@ -74,7 +79,8 @@ def _classes(folder: Path) -> tuple[str, ...]:
     if not (folder / "peer.toml").is_file():
         return ()
     try:
-        setup = read_setup(folder)
+        with reading():
+            setup = read_setup(folder)
         return setup.who.classes or load_data(setup.config).names
     except AmityError:  # the numbers will do
         return ()
@@ -99,6 +105,7 @@ def peers_html(folder: Path) -> str:
         ),
         _refusals(found),
         foot=foot(states[0], states, "peers"),
+        replays=folder,
     )
 
 
@@ -171,7 +178,9 @@ def _summary(found: Sequence[PeerStory]) -> str:
         "What each peer wrote of itself. Late others: cards that did not come in time. Disclosed:"
         " answers that left it."
     )
-    table = _table(HEAD, [_row(story) for story in found])
+    called = found[0].metric.called if found else ACCURACY.called
+    head = tuple(called if name == ACCURACY.name else name for name in HEAD)
+    table = _table(head, [_row(story) for story in found])
     said = [part(story) for part in (_worth, _privacy) for story in found]
     return section("The peers", note, table + "".join(said))
 
@@ -179,14 +188,14 @@ def _summary(found: Sequence[PeerStory]) -> str:
 def _row(story: PeerStory) -> tuple[object, ...]:
     """One peer, under the words of `HEAD`."""
     metrics, seconds = story.metrics, [r.seconds for r in story.timings]
-    scores = [r.accuracy for r in metrics if r.accuracy is not None]
+    scores = [value for r in metrics if (value := r.lead()) is not None]
     balanced = [r.balanced for r in metrics if r.balanced is not None]
     disclosed = [f"{kind} {count}" for kind, count in sorted(story.disclosed.items())]
     return (
         story.name,
         len(metrics),
         metrics[-1].round if metrics else "-",
-        f"{100 * scores[-1]:.1f} %" if scores else "-",
+        story.metric.text(scores[-1]) if scores else "-",
         f"{100 * balanced[-1]:.1f} %" if balanced else "-",
         f"{np.mean([r.taken for r in metrics]):.1f}" if metrics else "-",
         f"{sum(r.received for r in metrics) / 1e6:.2f}",
@@ -200,7 +209,7 @@ def _row(story: PeerStory) -> tuple[object, ...]:
 
 def _worth(story: PeerStory) -> str:
     """What collaboration is worth to a peer, where it has a shadow."""
-    found = worth_of(story.metrics)
+    found = worth_of(story.metrics, story.metric)
     return "".join(f"<p>{html.escape(f'{peer}: {worth}')}.</p>" for peer, worth in found.items())
 
 

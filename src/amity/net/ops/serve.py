@@ -17,8 +17,6 @@ from amity.net.link.base import Relay
 from amity.net.membership import LOOK, Papers, stamps
 from amity.net.node import Node
 from amity.net.setup import Setup
-from amity.net.trust.identity import Identity
-from amity.net.trust.roster import Roster
 from amity.sinks.stream import Stream, Wanted
 
 
@@ -96,7 +94,9 @@ class _Relaying:
     def until_new(self, papers: Papers) -> Papers:
         """Pass on until there are new papers, or the end."""
         identity = papers.identity
-        files = stamps(self._setup.roster, identity.cert_path, identity.ca_path)
+        files = stamps(
+            self._setup.roster, identity.cert_path, identity.ca_path, *self._setup.revoked
+        )
         try:
             relay = self._open(papers)
         except NetworkError as error:
@@ -137,7 +137,8 @@ class _Relaying:
 
 
 def _relay_papers(setup: Setup) -> Papers:
-    identity, roster = Identity.load(setup.identity, setup.who.name), Roster.load(setup.roster)
+    papers = Papers.read(setup)
+    identity, roster = papers.identity, papers.roster
     if (
         roster.relay is None
         or roster.relay.name != identity.name
@@ -147,4 +148,4 @@ def _relay_papers(setup: Setup) -> Papers:
             f"{setup.roster}: [relay] must be name {identity.name!r} with fingerprint"
             f" {identity.fingerprint}"
         )
-    return Papers(identity, roster)
+    return papers

@@ -23,6 +23,7 @@ from amity.net.trust.identity import expires
 from amity.records import EdgeRecord, PeerRecord
 from amity.show.alone import worth_of
 from amity.store import locked, read_config, read_records
+from amity.tasks import ACCURACY
 
 TAIL = 1 << 22
 """Bytes of a log that are looked at: the newest."""
@@ -126,8 +127,9 @@ def headline(peer: PeerSeen) -> str:
     else:
         what = {"done": "done", "failed": "failed"}.get(state, "not running")
     done = peer.metrics[-1].round + 1 if peer.metrics else 0
-    scores = [r.accuracy for r in peer.metrics if r.accuracy is not None]
-    accuracy = f", accuracy {100 * scores[-1]:.1f} %" if scores else ""
+    scores = [value for r in peer.metrics if (value := r.lead()) is not None]
+    metric = ACCURACY if peer.config is None else peer.config.metric
+    accuracy = f", {metric.called} {metric.text(scores[-1])}" if scores else ""
     rounds = "?" if peer.config is None else peer.config.rounds
     why = f" ({peer.status['why']})" if what in ("waits", "failed") and peer.status["why"] else ""
     return f"{what}{why}, {done} of {rounds} rounds done{accuracy}"
@@ -144,6 +146,8 @@ def details(peer: PeerSeen) -> Iterator[tuple[str, str]]:
     late = peer.events("late")
     if late:
         yield "late", "; ".join(f"{j}: {why}, {n} x" for (j, why), n in sorted(late.items()))
+    for j, words in _costs(status):
+        yield "costs time", f"{j}: {words}"
     yield from _refused(peer)
     if peer.metrics:
         took = ", ".join(f"{j} {weight:.2f}" for j, weight in sorted(peer.took.items()))
@@ -161,6 +165,13 @@ def details(peer: PeerSeen) -> Iterator[tuple[str, str]]:
             yield "planned", str(change)
 
 
+def _costs(status: Mapping[str, Any]) -> Iterator[tuple[PeerId, str]]:
+    """Who has cost this peer time, and whether it is still waited for."""
+    for j, (standing, seconds) in sorted(status.get("costs", {}).items()):
+        waited = "is waited for" if standing > 0 else "is not waited for, but used when it comes"
+        yield j, f"{seconds:.1f} s lost so far; {waited}"
+
+
 def _refused(peer: PeerSeen) -> Iterator[tuple[str, str]]:
     for j, words in sorted(peer.status.get("differs", {}).items()):
         yield "refused", f"{j}: {words}"
@@ -172,7 +183,8 @@ def _refused(peer: PeerSeen) -> Iterator[tuple[str, str]]:
 
 
 def _gain(peer: PeerSeen) -> str:
-    worth = worth_of(peer.metrics).get(peer.name)
+    metric = ACCURACY if peer.config is None else peer.config.metric
+    worth = worth_of(peer.metrics, metric).get(peer.name)
     unknown = "not known; eval.shadow=1 under [run] trains a shadow that learns from nobody"
     return unknown if worth is None else str(worth)
 
@@ -192,6 +204,8 @@ def findings(state: Path) -> Iterator[Finding]:
         yield Finding(f"with {j}", False, f"cannot learn with this peer: {words}")
     for j, words in sorted(status["soon"].items()):
         yield Finding(f"with {j}", False, f"will be refused: {words}")
+    for j, words in _costs(status):
+        yield Finding(f"with {j}", True, f"costs time: {j} {words}")
     for j in status["mute"]:
         words = "is linked, but does not answer; is this peer on its roster, with this key?"
         yield Finding(f"with {j}", False, words)

@@ -41,7 +41,8 @@ from amity.net.trust.identity import Identity, expires
 from amity.net.trust.roster import Member, Roster
 from amity.peer.privacy import needs_opacus
 from amity.round.build import deal_out, load_data, settled
-from amity.store import RunDir
+from amity.round.truth import Friendship
+from amity.store import RunDir, write_world
 from amity.topology import peer_names
 
 NETWORK = "swarm"
@@ -76,7 +77,8 @@ class Swarm:
         self.processes: dict[PeerId, Any] = {}
         self.dataset: Dataset = load_data(self.config)
         # a world that cannot be dealt out is found here, not by every peer
-        deal_out(self.config, self.dataset, self.names)
+        dealt = deal_out(self.config, self.dataset, self.names)
+        self._friendship = Friendship.of(dealt, self.config.eval.friend)
         self.config = settled(
             for_network(RunDir.check(self.out, for_network(self.config), "swarm", extend=True)),
             self.dataset,
@@ -94,6 +96,7 @@ class Swarm:
         """Authority, keys, certificates, roster and one folder per peer; what is there already and
         still good is kept."""
         RunDir.create(self.out, self.config, "swarm", extend=True)
+        write_world(self.out, self._friendship, self.dataset.names)
         if not (self.out / "ca" / "ca.pem").exists():
             ca_init(self.out / "ca", "Amity swarm")
         members = []

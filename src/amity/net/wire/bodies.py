@@ -140,9 +140,13 @@ def encode_share(
 
 
 def decode_share(
-    manifest: Manifest, body: bytes | bytearray, schema: WireSchema
+    manifest: Manifest,
+    body: bytes | bytearray,
+    schema: WireSchema,
+    largest: float = math.inf,
 ) -> tuple[Share, torch.Tensor | None]:
-    """The model of a body, and the sketch that a visit brings along."""
+    """The model of a body, of a norm of at most `largest`, and the sketch that a visit brings
+    along."""
     schema = schema.at(manifest.round)
     count, mask = _mask_of(body, schema) if schema.masked else (schema.size, None)
     shapes: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
@@ -156,7 +160,7 @@ def decode_share(
         shapes["sketch"] = _shape_of_sketch(schema.probe, schema.bits)
     tensors = read_tensors(body, shapes)
     values = dequantise(tensors) if manifest.format == "int8" else tensors["theta"].float()
-    _bounded(values, schema.max_norm, "model")
+    _bounded(values, min(schema.max_norm, largest), "model")
     sketch = _unpacked(tensors["sketch"], schema.probe) if "sketch" in tensors else None
     if mask is None:
         return Share(values), sketch

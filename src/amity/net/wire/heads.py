@@ -83,7 +83,7 @@ def unframe(data: bytes) -> tuple[bytes, bytes, bytes]:
         raise Refused("malformed", "shorter than a head")
     magic, signed, said_ = _SIZES.unpack_from(data)
     if magic != MAGIC:
-        other = magic[:3] == MAGIC[:3]
+        other = magic[:2] == MAGIC[:2]
         raise Refused("malformed", f"not a message of {'this version of ' * other}Amity")
     if signed > 128 or said_ > LARGEST_MANIFEST:
         raise Refused("malformed", "head too long")

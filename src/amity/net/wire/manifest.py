@@ -15,15 +15,28 @@ from amity.core import in_force
 from amity.facts import Losses
 from amity.round.saying import LARGEST_SAID, decode_says
 
-PROTOCOL = 2
+PROTOCOL = 3
 """What peers say to each other, and how. 1 is that of Amity 0.1.0, which has no number on the
-wire."""
+wire; from 3 on all but greetings is sealed to its receiver."""
 LARGEST_HEADER = 4096
 """Of a body's safetensors header: we send at most four tensors."""
 LARGEST_TERMS = 96 * 1024
 """Bytes of terms on the way; those of a table of some thousand columns are more, and not told."""
 
-Kind = Literal["card", "share", "start", "probe", "visit", "says", "terms", "ask", "answer"]
+Kind = Literal[
+    "card",
+    "share",
+    "start",
+    "probe",
+    "visit",
+    "sum",
+    "says",
+    "shown",
+    "terms",
+    "revoked",
+    "ask",
+    "answer",
+]
 Format = Literal["fp32", "bf16", "int8"]
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Token = Annotated[str, Field(pattern=r"^[0-9a-f]{0,32}$")]
@@ -91,6 +104,14 @@ class VisitData(_Strict):
     after: Nonnegative
 
 
+class ShownData(_Strict):
+    """How a member is doing: bytes of its newest round, and its leading metric."""
+
+    received: Count
+    sent: Count
+    value: float | None = None
+
+
 class LossData(_Strict):
     before: Nonnegative
     after: Nonnegative
@@ -138,7 +159,7 @@ class WireSchema:
     bits: int = 32
     """Bits of each of these numbers: 1 where only signs are shown."""
     max_norm: float = 1e6
-    """No model of a larger norm is taken."""
+    """No model of a larger norm is taken, whatever the receiver's own is: sums stay finite."""
     later: tuple[tuple[int, WireSchema], ...] = ()
     """From which round on which schema holds instead, by planned changes."""
 
@@ -154,7 +175,9 @@ class WireSchema:
             "probe": (self.bits * self.probe + 7) // 8,
             "visit": (self.bits * self.probe + 7) // 8 + model,
             "says": LARGEST_SAID,
+            "shown": LARGEST_SAID,
             "terms": LARGEST_TERMS,
+            "revoked": LARGEST_TERMS,
             "ask": 0,
             "answer": 0,
         }

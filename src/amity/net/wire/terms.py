@@ -23,6 +23,10 @@ Planned = tuple[int, Text, Shown]
 """A planned change: from which round on, what it is, and what cards show then."""
 
 
+WHERE_SAID = ("stepping", "task", "frozen", "weights", "sums")
+"""What counts in a digest only where there is something to say: digests from before stay."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Terms:
     """Two members can learn together if their terms have no difference."""
@@ -37,6 +41,14 @@ class Terms:
     """Whether shares leave some coordinates out."""
     stepping: Text = ""
     """Optimiser and schedule in words; empty: the usual ones."""
+    task: Text = ""
+    """What is learnt in words, with the options that change the loss; empty: classes."""
+    frozen: Word = ""
+    """The SHA-256 of what is frozen of the model; empty: nothing is."""
+    weights: Word = ""
+    """The SHA-256 of the file that the model starts from; empty: there is none."""
+    sums: Word = ""
+    """How models are summed under masks; empty: they are not."""
     changes: tuple[Planned, ...] = ()
     """In the order of rounds. Those of rounds to come need not be the same yet."""
     protocol: int = PROTOCOL
@@ -56,7 +68,7 @@ class Terms:
             "masked": self.masked,
             "seed": self.seed,
             "changes": _until(self.changes, round),
-            **({"stepping": self.stepping} if self.stepping else {}),
+            **{key: said for key in WHERE_SAID if (said := getattr(self, key))},
         }
         return digest_of(dict(self.model), common)
 
@@ -75,6 +87,11 @@ class Terms:
     def _differences(self, other: Terms, round: int) -> Iterator[str]:
         if self.protocol != other.protocol:
             yield other_protocol(other.version, other.protocol)
+        if self.task != other.task:
+            yield (
+                f"the task is {_task(self.task)} here and {_task(other.task)} there: say the same"
+                " task under [run]"
+            )
         if said := self.data.difference(other.data):
             yield said
         if self.seed != other.seed:
@@ -97,6 +114,22 @@ class Terms:
             )
         if self.model != other.model:
             yield f"{_apart(dict(self.model), dict(other.model))}: say the same model under [run]"
+        if self.weights != other.weights:
+            yield (
+                f"the model starts from {_file(self.weights)} here and {_file(other.weights)}"
+                " there: say model.weights under [run], with the same file"
+            )
+        if self.frozen != other.frozen:
+            yield (
+                f"the frozen part of the model has {_frozen(self.frozen)} here and"
+                f" {_frozen(other.frozen)} there: use the same model.freeze, and the same weights"
+                " or seed"
+            )
+        if self.sums != other.sums:
+            yield (
+                f"models travel {_summed(self.sums)} here and {_summed(other.sums)} there: say the"
+                " same net.masked and net.crowd"
+            )
         if said := _plans_apart(_until(self.changes, round), _until(other.changes, round)):
             yield said
 
@@ -169,8 +202,24 @@ def _card(card: tuple[str | int, ...] | None) -> str:
     return "nothing" if card is None else " ".join(map(str, card))
 
 
+def _task(task: str) -> str:
+    return task[:200] or "classify"
+
+
 def _steps(stepping: str) -> str:
     return stepping[:200] or "the usual optimiser and schedule"
+
+
+def _file(weights: str) -> str:
+    return f"weights with the SHA-256 {weights[:12]}" if weights else "no weights of a file"
+
+
+def _summed(sums: str) -> str:
+    return f"in masked sums of {sums[:20]}" if sums else "one by one"
+
+
+def _frozen(digest: str) -> str:
+    return f"the SHA-256 {digest[:12]}" if digest else "nothing in it"
 
 
 def _apart(here: Mapping[str, Any], there: Mapping[str, Any]) -> str:

@@ -57,6 +57,8 @@ class Proxy:
     """Of how many vectors of one length φ consists. Each is sketched by itself."""
     centered: ClassVar[bool] = False
     """Whether the asker subtracts the mean over the cards that it knows."""
+    of_head: ClassVar[bool] = False
+    """Whether it shows the head alone, so that it is empty where the head is frozen."""
     probed: ClassVar[bool] = False
     """Whether a `Probe` or a `Visit` tells the same, at a guest's model."""
     at_asker: ClassVar[bool] = False

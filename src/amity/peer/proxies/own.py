@@ -44,6 +44,7 @@ class HeadDrift(Proxy):
     where the method keeps the head."""
 
     needs_examples = False
+    of_head = True
 
     def of(self, at: Vectors, data: Samples, learner: Learner) -> torch.Tensor:
         return at.trained[learner.layout.head] - at.initial[learner.layout.head]

@@ -41,7 +41,7 @@ class BodyDrift(_Published):
     """All but the head, as published, minus the initial one: how the features have changed."""
 
     def of(self, at: Vectors, data: Samples, learner: Learner) -> torch.Tensor:
-        return moved(at.shared, Share(at.initial), learner.layout.body)
+        return moved(at.shared, Share(at.initial), learner.layout.shown)
 
 
 @proxies.register("model_drift")
@@ -66,6 +66,8 @@ class ModelUpdate(_Published):
 @dataclass(frozen=True)
 class HeadUpdate(_Published):
     """The head, as published, minus that of the round's start; tells the labels."""
+
+    of_head = True
 
     def of(self, at: Vectors, data: Samples, learner: Learner) -> torch.Tensor:
         return moved(at.shared, at.shared_start, learner.layout.head)

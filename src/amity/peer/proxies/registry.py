@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amity.errors import ConfigError
 from amity.peer.proxies.base import Proxy
-from amity.registry import Registry
+from amity.registry import Absent, Registry
 
 
 class Proxies(Registry[Proxy]):
@@ -19,6 +19,8 @@ class Proxies(Registry[Proxy]):
         """Make a proxy, from its file as it is now."""
         entry = self[name]
         made = entry.build({})
+        if isinstance(made, Absent):
+            return made  # its code is withheld
         if not isinstance(made, Proxy):
             raise ConfigError(f"proxy {name!r}: {entry.cls.__name__} must inherit amity.Proxy")
         self._made[name] = (made, entry.code)
@@ -31,7 +33,7 @@ class Proxies(Registry[Proxy]):
     def code(self, name: str) -> str:
         """The SHA-256 of the file that it was read from; empty for what is registered."""
         self.made(name)
-        return self._made[name][1]
+        return self._made[name][1] if name in self._made else self[name].code
 
 
 proxies = Proxies()

@@ -31,7 +31,7 @@ class TwinBodies(Proxy):
 
     def part(self, at: Vectors, learner: Learner) -> slice:
         """What of the model is shown."""
-        return learner.layout.body
+        return learner.layout.shown
 
 
 @proxies.register("twins")

@@ -220,14 +220,15 @@ class Attacked(TableOfRuns):
 
     def picture(self, table: RunTable) -> Figure:
         """A coloured table, with the weight that attackers obtain."""
-        return _coloured(table, table.panels[0])
+        return coloured(table, table.panels[0])
 
     def pictures(self, table: RunTable) -> Mapping[str, Figure]:
         """The same of the other worlds."""
-        return {panel.replace(" ", "-"): _coloured(table, panel) for panel in table.panels[1:]}
+        return {panel.replace(" ", "-"): coloured(table, panel) for panel in table.panels[1:]}
 
 
-def _coloured(table: RunTable, panel: str) -> Figure:
+def coloured(table: RunTable, panel: str) -> Figure:
+    """Accuracy by row and attack in one world, with the weight that attackers obtain."""
     rows, columns = table.rows, table.columns(panel)
     grid = [[table.entry(panel, r, c) for c in columns] for r in rows]
     value = np.array([[e.accuracy if e else math.nan for e in line] for line in grid])

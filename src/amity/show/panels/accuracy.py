@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from amity.show import curves
 from amity.show.panels.base import Picture, panels
 from amity.show.story import Story
+from amity.tasks import ACCURACY
 
 
 @panels.register("accuracy")
@@ -26,8 +27,10 @@ class AccuracyPanel(Picture):
         start = "; round 0 is the untrained model" * (
             next(iter(story.runs.values()))[0].start is not None
         )
+        metric = story.metric
+        what = "" if metric == ACCURACY else f"Test {metric.head}. "
         return (
-            "After the method's own last step (such as fine-tuning), mean over"
+            f"{what}After the method's own last step (such as fine-tuning), mean over"
             f" peers{bands}{start}."
         )
 

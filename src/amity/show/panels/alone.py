@@ -26,16 +26,17 @@ class AlonePanel:
 
 
 def _of(label: str, result: Result) -> str:
-    found = worth_of(result.metrics)
+    metric = result.metric
+    found = worth_of(result.metrics, metric)
     if not found:
         return ""
     lines = [
-        [peer, f"{100 * w.together:.1f} %", f"{100 * w.alone:.1f} %", f"{100 * w.gain:+.1f}"]
+        [peer, metric.text(w.together), metric.text(w.alone), metric.number(w.gain, "+")]
         for peer, w in found.items()
     ]
     return section(
         f"Does collaboration help? {label}",
         f"A shadow of each peer trains alone on its data, every {result.config.eval.shadow} rounds"
         f" (seed {result.config.seed}). In the last rounds {worth_said(found)}.",
-        html_table(["peer", "accuracy", "alone", "gain (points)"], lines),
+        html_table(["peer", metric.called, "alone", f"gain ({metric.apart})"], lines),
     )

@@ -35,6 +35,8 @@ def _of(label: str, result: Result) -> str:
     shown = [[str(round + 1), said] for round, said in found.said[:MOST_LINES]]
     left = len(found.said) - len(shown)
     more = f" {left} later changes are left out." if left else ""
+    if any("right" in said for _, said in shown):
+        more += f" How right a model is: {result.config.task.instance.rightly}."
     return section(
         f"Why {found.peer} took whom it took: {label}",
         f"A line for each round in which that changed (seed {result.config.seed}).{more} Of all"

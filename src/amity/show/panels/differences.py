@@ -33,7 +33,8 @@ class DifferencesPanel:
             line[at + 1] = ""
         return section(
             "Differences, paired by seed",
-            "The row's accuracy minus the column's in the last round, in points: mean over the"
+            f"The row's {story.metric.called} minus the column's in the last round, in"
+            f" {story.metric.apart or 'its own numbers'}: mean over the"
             " seeds that both have, ± half of the 95 % interval (Student's t). Bold: the interval"
             " excludes 0.",
             html_table(["row minus column", *story.runs], lines),

@@ -23,12 +23,13 @@ class GainsPanel(Picture):
 
     def note(self, story: Story) -> str:
         return (
-            "Each dot is a peer of a seed: its accuracy in the last round minus that of the same"
-            " peer training alone."
+            f"Each dot is a peer of a seed: its {story.metric.called} in the last round minus that"
+            " of the same peer training alone"
+            + ("." if story.metric.more else ", with the sign turned: less is better.")
         )
 
     def figure(self, story: Story) -> Figure | None:
         others = {label: runs for label, runs in story.runs.items() if runs is not story.alone}
         paired = {label: gains(runs, story.alone) for label, runs in others.items()}
         found = {label: values for label, values in paired.items() if values}
-        return curves.gain_by_peer(found) if found else None
+        return curves.gain_by_peer(found, story.metric) if found else None

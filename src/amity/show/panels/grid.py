@@ -26,8 +26,8 @@ class GridPanel(Picture):
     def note(self, story: Story) -> str:
         chosen_on = story.tries.chosen_on if story.tries is not None else ""
         return (
-            f"Accuracy in % on {chosen_on} examples in the last round, mean over peers and seeds."
-            " The frame is what was chosen; a point without a number was not tried."
+            f"{story.metric.head} on {chosen_on} examples in the last round, mean over peers and"
+            " seeds. The frame is what was chosen; a point without a number was not tried."
         )
 
     def figure(self, story: Story) -> Figure | None:
@@ -40,7 +40,7 @@ class GridPanel(Picture):
         if not maps:
             return None
         seen = np.concatenate([one.percent[np.isfinite(one.percent)] for one in maps])
-        said = f"{story.tries.chosen_on} accuracy (%)"
+        said = f"{story.tries.chosen_on} {story.metric.head}"
         return number_maps(maps, said, float(seen.min()), float(seen.max()))
 
 
@@ -67,7 +67,7 @@ def map_of(tries: Sequence[Tried], best: Tried) -> NumberMap | None:
     }
     for one in tries:
         if one.by_seed:
-            percent[places[one.label]] = 100 * one.score
+            percent[places[one.label]] = one.metric.factor * one.score
     return NumberMap(
         title=best.strategy,
         rows=[", ".join(f"{k}={v}" for k, v in zip(down, row, strict=True)) for row in rows],

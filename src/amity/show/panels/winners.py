@@ -24,8 +24,9 @@ class WinnersPanel:
         warning = f" These were {story.tries.warning}." if story.tries.warning else ""
         return section(
             "The winners",
-            f"The best try of each strategy by {story.tries.chosen_on} accuracy in %, mean over"
-            " peers and seeds, and the points by which it is ahead of the strategy's second best,"
+            f"The best try of each strategy by {story.tries.chosen_on} {story.metric.head}, mean"
+            f" over peers and seeds, and the {story.metric.apart or 'difference'} by which it is"
+            " ahead of the strategy's second best,"
             f" paired by seed ± half of the 95 % interval.{warning}",
             html_table(head, lines, wrap=True),
         )
@@ -36,13 +37,14 @@ def winners(story: Story) -> tuple[list[str], list[list[str]]]:
     tries = story.tries
     if tries is None:
         return [], []
-    head = ["strategy", "chosen", f"{tries.chosen_on} accuracy", "test accuracy", "ahead by"]
-    tests = {line.label: f"{100 * line.accuracy:.1f}" for line in story.lines}
+    metric, named = story.metric, story.metric.called
+    head = ["strategy", "chosen", f"{tries.chosen_on} {named}", f"test {named}", "ahead by"]
+    tests = {line.label: metric.number(line.accuracy) for line in story.lines}
     lines = []
     for name, best in tries.best.items():
         values = ", ".join(f"{key}={value}" for key, value in best.values.items())
         second = tries.ahead(name)
         ahead = "-" if second is None or second[1] is None else str(second[1])
-        score = f"{100 * best.score:.1f}" if best.by_seed else "-"
+        score = metric.number(best.score) if best.by_seed else "-"
         lines.append([name, values or "-", score, tests.get(best.label, "-"), ahead])
     return head, lines

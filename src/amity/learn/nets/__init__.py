@@ -1,0 +1,1 @@
+"""Networks for series and text, one file each. They register by themselves."""
