@@ -159,7 +159,7 @@ def test_code_that_a_run_names_is_not_run_without_trust(call: Call) -> None:
     [
         ("extended.jsonl", json.dumps({"at": 1, "method": "evil.py:Method"}) + "\n", "would run"),
         ("peers/peer-00/peer.toml", 'data = "evil.py:load"\n', "no checkpoint"),
-        ("peers/peer-00/state/config.toml", '[strategy]\nname = "evil:Strategy"\n', "no checkpoint"),
+        ("peers/peer-00/state/config.toml", '[strategy]\nname = "evil:Net"\n', "no checkpoint"),
     ],
 )
 def test_code_is_not_run_wherever_a_directory_names_it(

@@ -37,7 +37,7 @@ class Coalition:
     each victim another."""
 
 
-class Handed(NamedTuple):
+class Ranked(NamedTuple):
     """Peers by row, and how similar each is to whom the row belongs to."""
 
     ids: Ids
@@ -124,7 +124,7 @@ class Multitude:
         asks = torch.from_numpy(np.flatnonzero((place < self.rule.answers) & (other.numpy() >= 0)))
         return asks, torch.from_numpy(place)[asks], other[asks]
 
-    def _hand_out(self, givers: Ids, takers: Ids, draws: Draws) -> Handed:
+    def _hand_out(self, givers: Ids, takers: Ids, draws: Draws) -> Ranked:
         """Whose cards go to each taker: the most similar to it, then those at random."""
         pool = torch.cat([self.view[givers], self.random[givers], givers[:, None]], 1)
         alike = self.similar(takers, pool)
@@ -135,7 +135,7 @@ class Multitude:
         some, near = (part.gather(1, self.rule.view + turn) for part in (pool, alike))
         again = (some == takers[:, None]) | _again(some)
         some, near = some.masked_fill(again, -1), near.masked_fill(again, NEVER)
-        handed = Handed(torch.cat([best.ids, some], 1), torch.cat([best.alike, near], 1))
+        handed = Ranked(torch.cat([best.ids, some], 1), torch.cat([best.alike, near], 1))
         return (
             handed if self.liars is None else self._lied(self.liars, givers, takers, handed, draws)
         )
@@ -183,8 +183,8 @@ class Multitude:
         return other
 
     def _lied(
-        self, liars: Coalition, givers: Ids, takers: Ids, handed: Handed, draws: Draws
-    ) -> Handed:
+        self, liars: Coalition, givers: Ids, takers: Ids, handed: Ranked, draws: Draws
+    ) -> Ranked:
         """Liars hand out liars who look like the taker's group."""
         lying = liars.are[givers]
         for group, (_honest, others) in enumerate(self._by_group):
@@ -197,7 +197,7 @@ class Multitude:
         return handed
 
 
-def _best(mine: Ids, others: Ids, alike: torch.Tensor, count: int) -> Handed:
+def _best(mine: Ids, others: Ids, alike: torch.Tensor, count: int) -> Ranked:
     """The most similar to each of `mine`: each once, never itself, and in order of numbers where
     two are equal."""
     others, order = others.sort(dim=1)
@@ -206,7 +206,7 @@ def _best(mine: Ids, others: Ids, alike: torch.Tensor, count: int) -> Handed:
     alike.masked_fill_((others == mine[:, None]) | (others < 0), NEVER)
     alike, order = alike.sort(dim=1, descending=True, stable=True)
     alike, top = alike[:, :count], others.gather(1, order[:, :count])
-    return Handed(top.masked_fill(alike == NEVER, -1), alike)
+    return Ranked(top.masked_fill(alike == NEVER, -1), alike)
 
 
 def lots_of(names: Draws, salts: Draws) -> Draws:
