@@ -51,7 +51,7 @@ def test_every_entry_and_every_sentence_is_what_models_and_records_say(call: Cal
         alone, has = 100 * (record.accuracy_alone or 0), 100 * (record.accuracy or 0)
         gain = "better" if has > alone else "worse"
         gained = f"{abs(has - alone):.1f} points {gain}" if has != alone else "the same"
-        assert f"would have {alone:.1f} % alone and has {has:.1f} % ({gained})" in said
+        assert f"would have accuracy {alone:.1f} % alone and has {has:.1f} % ({gained})" in said
         rows = [edge.row for edge in result.edges if edge.peer == name]
         mine = sum(row.get(name, 0) + row.get(START, 0) for row in rows) / len(rows)
         assert f"{100 * mine:.0f} % from itself" in said
