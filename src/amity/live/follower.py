@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,10 @@ from amity.live.watched import Watched
 
 EVERY = 0.4
 """Seconds between two looks at the disk."""
+SHARE, LONGEST = 0.015, 5.0
+"""The share of one core that looking may take, and the longest pause that this leads to."""
+YIELD = 0.25
+"""Seconds that reading waits at most for those who ask for something."""
 AGAIN = 2.0
 """Seconds between two searches for new runs."""
 RESTS, APIECE = 1.0, 0.005
@@ -52,7 +57,9 @@ class Follower:
         self._warned = 0
         self.lock = threading.RLock()
         self._listeners: set[Callable[[], None]] = set()
-        self._stop = threading.Event()
+        self._stop, self._free = threading.Event(), threading.Event()
+        self._free.set()
+        self._asking = 0
         self._sought = -AGAIN
         self._thread = threading.Thread(target=self._work, name="follower", daemon=True)
 
@@ -71,11 +78,30 @@ class Follower:
             self._listeners.add(listener)
         return lambda: self._listeners.discard(listener)
 
+    @contextmanager
+    def first(self) -> Iterator[None]:
+        """Whoever asks for something comes first: inside, nothing more is read."""
+        with self.lock:
+            self._asking += 1
+            self._free.clear()
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._asking -= 1
+                if not self._asking:
+                    self._free.set()
+
     # -- reading -----------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        while not self._stop.wait(0.0 if self.look() else EVERY):
-            pass
+        pause = 0.0
+        while not self._stop.wait(pause):
+            self._free.wait(YIELD)
+            begun = time.thread_time()
+            more = self.look()
+            spent = time.thread_time() - begun
+            pause = 0.0 if more else min(LONGEST, max(EVERY, spent / SHARE))
         while self.look(last=True):
             pass
 
@@ -142,7 +168,7 @@ class Follower:
             tracks[track.id] = course(track.path, looks.get(peer, {}).get("status", {}), planned)
             if track.trouble:
                 tracks[track.id]["trouble"] = track.trouble
-        about, state = cell.describe(), {"tracks": tracks, "peers": looks}
+        about, state = cell.about, {"tracks": tracks, "peers": looks}
         now = json.dumps([about, state], sort_keys=True, default=str)
         with self.lock:
             if now == cell.state.get("same"):

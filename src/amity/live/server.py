@@ -130,17 +130,26 @@ class Live:
         cell, asked = self._cell(request), request.query_params.get("round", "")
         if not asked.isdecimal() or len(asked) > 9:
             raise HTTPException(400, "round: expected a number")
-        return await _data(self._rounds.of, cell, int(asked))
+        return await self._data(self._rounds.of, cell, int(asked))
 
     async def peer(self, request: Request) -> Response:
-        return await _data(peer_of, self._cell(request), request.query_params.get("peer", ""))
+        return await self._data(peer_of, self._cell(request), request.query_params.get("peer", ""))
+
+    async def _data(self, make: Callable[..., Any], *given: Any) -> Response:
+        def made() -> bytes:
+            with self.follower.first():
+                found = make(*given)
+                return found if isinstance(found, bytes) else as_json(found)
+
+        body = await run_in_threadpool(made)
+        return Response(body, media_type="application/json; charset=utf-8")
 
     async def table(self, request: Request) -> Response:
         group = request.query_params.get("group", "")
         cells = [c for c in self.follower.cells.values() if c.about.get("group") == group]
         if not cells:
             raise HTTPException(404, "there is no such comparison here")
-        return await _data(table_of, cells)
+        return await self._data(table_of, cells)
 
     async def figures(self, request: Request) -> Response:
         """Of a run, or of the group that it is part of."""
@@ -183,12 +192,6 @@ async def _wait(news: asyncio.Event) -> float:
         return LOOK
     news.clear()
     return 0.0
-
-
-async def _data(make: Callable[..., Any], *given: Any) -> Response:
-    found = await run_in_threadpool(make, *given)
-    body = found if isinstance(found, bytes) else await run_in_threadpool(as_json, found)
-    return Response(body, media_type="application/json; charset=utf-8")
 
 
 def _batch(messages: list[bytes], marks: dict[str, Mark]) -> bytes:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from amity.files import plain
-from amity.lines import Bookmark, CutBack, parsed, read_on, text_of
+from amity.lines import Bookmark, CutBack, parsed, read_on, text_after
 from amity.live.finding import Subject, digest
 from amity.live.measure import quickly, slowly
 from amity.tasks import ACCURACY, Metric
@@ -36,7 +36,8 @@ class RecordTrack:
         self.cell, self.peer, self.path = found.id, peer, path
         self.metric: Metric = ACCURACY
         """Of the network that it is part of, which knows it before the first line is read."""
-        self._place = Bookmark()
+        self._place, self._measured = Bookmark(), 0
+        """How far rounds.jsonl was read, and how many bytes of metrics.jsonl."""
         self._moved = [0, 0]
         """Bytes received and sent in all rounds so far, by all peers."""
         self._read = 0
@@ -74,7 +75,7 @@ class RecordTrack:
         return bool(lines)
 
     def _anew(self) -> None:
-        self._place, self._moved = Bookmark(), [0, 0]
+        self._place, self._measured, self._moved = Bookmark(), 0, [0, 0]
         self.messages.clear()
         self.marks.clear()
         self.values.clear()
@@ -94,7 +95,7 @@ class RecordTrack:
 
     def _message(self, record: dict[str, Any]) -> dict[str, Any]:
         t = int(record["round"])
-        text = text_of(self.path / "metrics.jsonl", t, t + 1)
+        text, self._measured = text_after(self.path / "metrics.jsonl", self._measured, t)
         self._read += len(text)
         found = quickly(text, self.metric) or slowly(text, self.metric)
         received, sent = found.pop("moved")

@@ -22,6 +22,9 @@ amity.aboutPeer = function (data, at, metric) {
   return parts.join("\n");
 };
 
+amity.MASS = 400; // beyond so many lines they are thin while anything moves, and wide when it rests
+amity.CALM = 150; // milliseconds after which it rests
+
 amity.NetworkView = class {
   constructor(stage, choose) {
     this.choose = choose;
@@ -44,7 +47,7 @@ amity.NetworkView = class {
       .force("x", d3.forceX(0).strength(0.06)).force("y", d3.forceY(0).strength(0.08))
       .force("collide", d3.forceCollide(20))
       .force("link", d3.forceLink([]).distance(90).strength((link) => Math.min(0.9, 0.08 + 1.5 * link.weight)))
-      .alphaDecay(0.05).on("tick", () => this.canvas.paint());
+      .alphaDecay(0.05).on("tick", () => this.move());
   }
 
   show(data, metric) {
@@ -61,7 +64,15 @@ amity.NetworkView = class {
     this.start(known);
     const busiest = [...data.edges].sort((a, b) => b[2] - a[2])[0];
     const most = busiest ? `; the largest weight is ${amity.weight(busiest[2])}, which ${data.peers[busiest[0]]} gave ${data.peers[busiest[1]]}` : "; nobody took from anybody";
+    this.move();
     this.canvas.node.setAttribute("aria-label", `Network of ${data.peers.length} peers in round ${data.round + 1}: ${data.edges.length} edges${most}. Arrow keys go from peer to peer, Enter opens one.`);
+  }
+
+  // Something has changed its place: drawn at once, and well when nothing follows.
+  move() {
+    this.still = this.links.length <= amity.MASS;
+    clearTimeout(this.calm);
+    if (!this.still) this.calm = setTimeout(() => { this.still = true; this.canvas.paint(); }, amity.CALM);
     this.canvas.paint();
   }
 
@@ -111,8 +122,9 @@ amity.NetworkView = class {
   draw(context, width, height) {
     if (!this.data || !this.list.length) return;
     this.view = this.frame(width, height);
-    if (this.links.length > 400) this.mass(context);
-    else this.edges(context, this.links, "ink", 0.45);
+    if (this.links.length <= amity.MASS) this.edges(context, this.links, "ink", 0.45);
+    else if (this.still) this.mass(context);
+    else this.sketch(context);
     this.list.forEach((node) => this.node(context, node));
   }
 
@@ -133,26 +145,44 @@ amity.NetworkView = class {
     return [this.view.x + this.view.scale * node.x, this.view.y + this.view.scale * node.y];
   }
 
-  // Thousands of lines, a few strokes: one for each width.
+  // Thousands of lines. A stroke takes a few that are equally wide: one of very many is slow to fill.
   mass(context) {
-    const widths = new Map();
-    for (const link of this.links) {
-      const width = Math.max(0.3, Math.round(18 * link.weight) / 2);
-      if (!widths.has(width)) widths.set(width, []);
-      widths.get(width).push(link);
-    }
-    context.strokeStyle = amity.ink("ink");
-    context.globalAlpha = 0.12;
-    for (const [width, links] of widths) {
-      context.lineWidth = width;
-      context.beginPath();
-      for (const link of links) {
-        context.moveTo(...this.spot(link.source));
-        context.lineTo(...this.spot(link.target));
-      }
-      context.stroke();
+    context.globalAlpha = 0.14;
+    for (const [halves, links] of this.alike((weight) => Math.round(18 * weight))) {
+      context.lineWidth = Math.max(0.6, halves / 2);
+      for (let at = 0; at < links.length; at += 8) this.stroke(context, links.slice(at, at + 8));
     }
     context.globalAlpha = 1;
+  }
+
+  // The same in a tenth of the time: thin lines, the darker the more weight.
+  sketch(context) {
+    context.lineWidth = 1;
+    for (const [tenths, links] of this.alike((weight) => Math.ceil(10 * weight))) {
+      context.globalAlpha = Math.min(0.6, 0.06 + 0.08 * tenths);
+      for (const link of links) this.stroke(context, [link]);
+    }
+    context.globalAlpha = 1;
+  }
+
+  alike(key) {
+    const found = new Map();
+    for (const link of this.links) {
+      const at = key(link.weight);
+      if (!found.has(at)) found.set(at, []);
+      found.get(at).push(link);
+    }
+    return found;
+  }
+
+  stroke(context, links) {
+    context.strokeStyle = amity.ink("ink");
+    context.beginPath();
+    for (const link of links) {
+      context.moveTo(...this.spot(link.source));
+      context.lineTo(...this.spot(link.target));
+    }
+    context.stroke();
   }
 
   edges(context, links, ink, strength) {

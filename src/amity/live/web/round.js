@@ -45,7 +45,7 @@ amity.RoundView = class {
   closer(by) {
     const view = this.views.network;
     view.zoom = Math.min(8, Math.max(0.5, view.zoom * by));
-    view.canvas.paint();
+    view.move();
   }
 
   // Another network: nothing of the last one stays.
@@ -100,6 +100,7 @@ amity.RoundView = class {
     if (whole) this.kept.set(round, data);
     while (this.kept.size > 40) this.kept.delete(this.kept.keys().next().value);
     if (round !== this.round && !this.waiting) return;
+    if (this.data === data) return;  // nothing new to draw
     this.data = data;
     if (!this.view) this.turn(data.count > amity.MANY ? "matrix" : "network", true);
     this.draw();
