@@ -147,7 +147,7 @@ amity.NetworkView = class {
 
   // Thousands of lines. A stroke takes a few that are equally wide: one of very many is slow to fill.
   mass(context) {
-    context.globalAlpha = 0.14;
+    context.globalAlpha = Math.max(0.04, Math.min(0.16, 160 / this.links.length));
     for (const [halves, links] of this.alike((weight) => Math.round(18 * weight))) {
       context.lineWidth = Math.max(0.6, halves / 2);
       for (let at = 0; at < links.length; at += 8) this.stroke(context, links.slice(at, at + 8));
@@ -194,10 +194,24 @@ amity.NetworkView = class {
       context.lineWidth = Math.max(0.6, 9 * link.weight);
       context.beginPath();
       context.moveTo(x1, y1);
-      context.quadraticCurveTo((x1 + x2) / 2 + (y2 - y1) * 0.12, (y1 + y2) / 2 - (x2 - x1) * 0.12, x2, y2);
+      const x = (x1 + x2) / 2 + (y2 - y1) * 0.12, y = (y1 + y2) / 2 - (x2 - x1) * 0.12;
+      context.quadraticCurveTo(x, y, x2, y2);
       context.stroke();
+      this.arrow(context, x2, y2, Math.atan2(y2 - y, x2 - x), context.lineWidth);
     }
     context.globalAlpha = 1;
+  }
+
+  // Where a line comes to who took.
+  arrow(context, x, y, turn, width) {
+    const from = this.radius() + 1, long = 6 + 1.4 * width, half = 3 + 0.8 * width;
+    const at = (back, aside) => [x - back * Math.cos(turn) - aside * Math.sin(turn), y - back * Math.sin(turn) + aside * Math.cos(turn)];
+    context.fillStyle = context.strokeStyle;
+    context.beginPath();
+    context.moveTo(...at(from, 0));
+    context.lineTo(...at(from + long, half));
+    context.lineTo(...at(from + long, -half));
+    context.fill();
   }
 
   node(context, node, focused = false) {
@@ -208,12 +222,17 @@ amity.NetworkView = class {
     else context.arc(x, y, radius, 0, 2 * Math.PI);
     context.lineWidth = 1.5;
     context.strokeStyle = colour;
-    context.fillStyle = data.there[at] && data.available[at] !== 0 ? colour : amity.ink("card");
+    context.fillStyle = this.filled(at) ? colour : amity.ink("card");
     context.fill();
     context.stroke();
-    if (data.harmed[at] || data.missing[at]) this.ring(context, x, y, radius + 4, "bad", 2, data.harmed[at] ? [] : [2, 3]);
+    const far = radius < 6 ? 2 : 4;
+    if (data.harmed[at] || data.missing[at]) this.ring(context, x, y, radius + far, "bad", far / 2, data.harmed[at] ? [] : [2, 3]);
     if (focused) this.ring(context, x, y, radius + 8, "focus", 3, []);
     if (radius >= 8) this.named(context, node, x, y, radius);
+  }
+
+  filled(at) {
+    return this.data.there[at] && this.data.available[at] !== 0;
   }
 
   ring(context, x, y, radius, ink, width, dash) {
@@ -230,7 +249,7 @@ amity.NetworkView = class {
     const data = this.data, colour = data.colours[node.at];
     context.textAlign = "center";
     context.textBaseline = "middle";
-    context.fillStyle = data.there[node.at] ? "#fff" : amity.ink("ink");
+    context.fillStyle = this.filled(node.at) ? amity.onColour(colour) : amity.ink("ink");
     context.font = `600 ${Math.round(radius * 0.95)}px system-ui, sans-serif`;
     context.fillText(colour >= 0 ? String(colour + 1) : "", x, y + 0.5);
     context.fillStyle = amity.ink("soft");
