@@ -137,6 +137,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports whose pictures are empty: drawing them takes most of their time, and other tests look
+    at them."""
+    empty = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"></svg>'
+    monkeypatch.setattr("amity.show.figures.svg", lambda _figure: empty)
+
+
 @dataclass(frozen=True)
 class Served:
     """One server for several tests, each of which has a folder of its own there."""
@@ -289,6 +297,7 @@ def prints_one_picture(seen: Seen) -> None:
     assert seen.js("document.querySelectorAll('.alone').length") == 0
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_of_worlds_replays_each(browser: Any, tmp_path: Path) -> None:
     made = amity.compare_worlds(
         ["permute_labels:groups=2", "none"], ["local", "gossip"], [1], tiny(), tmp_path / "w"
@@ -310,6 +319,7 @@ def test_a_report_of_worlds_replays_each(browser: Any, tmp_path: Path) -> None:
     assert seen.complaints() == []
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_of_a_large_run_says_why_it_replays_nothing(
     browser: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,6 +332,7 @@ def test_a_report_of_a_large_run_says_why_it_replays_nothing(
     assert plain.complaints() == []
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_comparison_shows_the_table_of_its_records(browser: Any, served: Served) -> None:
     specs = ["local", "gossip:k=2", "friends", "oracle"]
     done = amity.compare(specs, [1, 2, 3], tiny(), served.home / "compared")
