@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from amity.files import plain
 from amity.live.finding import MOST_CELLS, find
+from amity.live.measure import as_json
 from amity.live.states import course, rounds_of
 from amity.live.tracks import START, Mark, RecordTrack
 from amity.live.watched import Watched
@@ -34,6 +34,8 @@ RESTS, APIECE = 1.0, 0.005
 """Seconds after which a run that rests is looked at again, and for each run that is watched."""
 MOST_KEPT = 300_000
 """Messages of all tracks."""
+MOST_SAID = 300
+"""Characters of what is said of a run that cannot be shown."""
 BATCH = 1 << 17
 """Bytes that a viewer is told at a time."""
 
@@ -52,6 +54,8 @@ class Follower:
         self.cells: dict[str, Watched] = {}
         self.tracks: dict[str, RecordTrack] = {}
         self._sought_in_vain: list[str] = []
+        self._failed: dict[str, str] = {}
+        """Runs that cannot be shown, and why."""
         self.trouble: list[str] = []
         """What cannot be read, besides what a run says of itself; everyone is told."""
         self._warned = 0
@@ -117,12 +121,13 @@ class Follower:
         for cell in cells:
             if now < cell.due and not last:
                 continue
-            cell.describe()  # by what its rounds are measured, before they are
-            read = False
-            for track in cell.tracks.values():
-                with self.lock:
-                    read |= track.poll()
-            changed = self._renew(cell)
+            try:
+                read, changed = self._read(cell)
+                self._failed.pop(cell.found.id, None)
+            except Exception as error:  # whatever stands in one, the others go on
+                read = changed = False
+                said = f"{cell.found.path}: cannot be shown ({type(error).__name__}: {error})"
+                self._failed[cell.found.id] = said[:MOST_SAID]
             cell.due = now + (RESTS + len(cells) * APIECE if cell.rests and not read else 0.0)
             more, news = more or read, news or changed
         self._thin()
@@ -131,6 +136,15 @@ class Follower:
             for listener in list(self._listeners):
                 listener()
         return more
+
+    def _read(self, cell: Watched) -> tuple[bool, bool]:
+        """Whether there was anything to read, and whether the network is doing otherwise now."""
+        cell.describe()  # by what its rounds are measured, before they are
+        read = False
+        for track in cell.tracks.values():
+            with self.lock:
+                read |= track.poll()
+        return read, self._renew(cell)
 
     def _seek(self) -> None:
         """Runs that are there now; one that is gone stays, and says so."""
@@ -153,7 +167,7 @@ class Follower:
 
     def _warn(self) -> bool:
         """Whether what cannot be read has changed."""
-        now = [*self._sought_in_vain, *self._elsewhere()]
+        now = [*self._sought_in_vain, *self._failed.values(), *self._elsewhere()]
         with self.lock:
             changed, self.trouble = now != self.trouble, now
             self._warned += changed
@@ -229,4 +243,4 @@ def _since(track: RecordTrack, marks: dict[str, Mark]) -> Iterator[bytes]:
 
 
 def _line(kind: str, fields: Mapping[str, Any]) -> bytes:
-    return json.dumps(plain({"t": kind, **fields}), ensure_ascii=False, default=str).encode()
+    return as_json({"t": kind, **fields})

@@ -30,10 +30,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from amity._version import __version__
-from amity.live.details import RoundsKept, as_json, peer_of
+from amity.live.details import RoundsKept, peer_of
 from amity.live.figures import Figures
 from amity.live.follower import Follower
 from amity.live.guard import Guard
+from amity.live.measure import as_json
 from amity.live.mirror import FILES, SIZE, chunk_of
 from amity.live.standing import table_of
 from amity.live.tracks import Mark, marks_from, marks_to

@@ -7,16 +7,14 @@ back to its checkpoint is told again from its beginning.
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from amity.files import plain
 from amity.lines import Bookmark, CutBack, parsed, read_on, text_after
 from amity.live.finding import Subject, digest
-from amity.live.measure import quickly, slowly
+from amity.live.measure import as_json, quickly, slowly
 from amity.tasks import ACCURACY, Metric
 
 ROUNDS_AT_A_TIME = 25
@@ -67,11 +65,11 @@ class RecordTrack:
             changed, self.trouble = said != self.trouble, said
             return changed
         self._read = 0
-        for at, line in enumerate(lines):
+        for line in lines:
+            self._place = self._place.after([line])  # whatever comes of it, it is told once
             self._take(line)
             if self._read > PART:
-                del lines[at + 1 :]
-        self._place = self._place.after(lines)
+                break
         return bool(lines)
 
     def _anew(self) -> None:
@@ -90,7 +88,7 @@ class RecordTrack:
             message = self._message(record)
             self.latest = message
         message = {"t": "round", "track": self.id, "n": place, **message}
-        self.messages.append(json.dumps(plain(message), ensure_ascii=False).encode())
+        self.messages.append(as_json(message))
         self.marks.append(zlib.crc32(line))
 
     def _message(self, record: dict[str, Any]) -> dict[str, Any]:
