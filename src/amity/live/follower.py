@@ -22,8 +22,8 @@ from amity.live.states import course, rounds_of
 from amity.live.tracks import START, Mark, RecordTrack
 from amity.live.watched import Watched
 
-EVERY = 0.4
-"""Seconds between two looks at the disk."""
+EVERY, BESIDE = 0.4, 1.0
+"""Seconds between two looks at the disk; beside a command, which needs the machine more."""
 SHARE, LONGEST = 0.015, 5.0
 """The share of one core that looking may take, and the longest pause that this leads to."""
 YIELD = 0.25
@@ -48,9 +48,11 @@ class Follower:
         paths: Sequence[Path],
         labels: Mapping[Path, str] | None = None,
         elsewhere: Callable[[], Sequence[str]] = tuple,
+        every: float = EVERY,
     ) -> None:
         """`elsewhere` says what others who bring records cannot do."""
         self.paths, self._labels, self._elsewhere = list(paths), dict(labels or {}), elsewhere
+        self._every = every
         self.cells: dict[str, Watched] = {}
         self.tracks: dict[str, RecordTrack] = {}
         self._sought_in_vain: list[str] = []
@@ -105,7 +107,7 @@ class Follower:
             begun = time.thread_time()
             more = self.look()
             spent = time.thread_time() - begun
-            pause = 0.0 if more else min(LONGEST, max(EVERY, spent / SHARE))
+            pause = 0.0 if more else min(LONGEST, max(self._every, spent / SHARE))
         while self.look(last=True):
             pass
 

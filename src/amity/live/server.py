@@ -100,10 +100,11 @@ class Live:
         self.viewers += 1
         try:
             yield _event("hello", {"version": __version__, "beside": self.beside}, marks)
-            quiet, more = 0.0, True
+            quiet, more, fresh = 0.0, True, True
             while True:
-                ending = self.ending()
-                found, more = await run_in_threadpool(self.follower.news, marks, versions)
+                ending, found = self.ending(), list[bytes]()
+                if fresh or ending:
+                    found, more = await run_in_threadpool(self.follower.news, marks, versions)
                 if found:
                     quiet = 0.0
                     yield _batch(found, marks)
@@ -114,7 +115,8 @@ class Live:
                     quiet = 0.0
                     yield b": here\n\n"
                 if not more and not found:
-                    quiet += await _wait(news)
+                    waited = await _wait(news)
+                    quiet, fresh = quiet + waited, not waited
         finally:
             self.viewers -= 1
             ignore()
