@@ -152,7 +152,6 @@ class Server(uvicorn.Server):
             )
         )
 
-
     async def main_loop(self) -> None:
         """As uvicorn's own, which looks ten times a second whether it is to end."""
         while not await self.on_tick(0):
