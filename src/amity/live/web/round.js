@@ -76,6 +76,7 @@ amity.RoundView = class {
     if (round < 0) { this.data = null; this.said(); return; }
     round = this.snap ? this.snap(this.cell, round) : round;
     this.round = round;
+    this.slider.max = String(Math.max(0, this.last));
     this.slider.value = String(round);
     this.said();
     this.moved?.(round);
