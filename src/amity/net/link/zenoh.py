@@ -165,6 +165,8 @@ class ZenohLink:
                 ),
                 session.liveliness().declare_token(f"{mine}/live"),
             ]
+            if roster.any_signed:
+                self._declared.append(session.declare_queryable(f"{mine}/door/*", self._on_knock))
         except zenoh.ZError as error:
             session.close()  # type: ignore[no-untyped-call]
             raise NetworkError(
@@ -213,6 +215,31 @@ class ZenohLink:
             raise AskFailed(short(error)) from None
         yield from parts(timeout + 1)
 
+    def knock(self, data: bytes, *, timeout: float, limit: int) -> Iterator[bytes]:
+        found: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        left = limit
+
+        def put(reply: zenoh.Reply) -> None:
+            nonlocal left
+            if reply.ok is not None and left > 0:  # who sends on and on fills nobody's memory
+                left -= len(reply.ok.payload) + SMALLEST_CHUNK
+                found.put(reply.ok.payload.to_bytes())
+
+        try:
+            self._session.get(
+                f"{self._root}/*/door/{self._me}",
+                zenoh.handlers.Callback(put, lambda: found.put(None)),
+                payload=data,
+                timeout=timeout,
+                target=zenoh.QueryTarget.ALL,
+                consolidation=zenoh.ConsolidationMode.NONE,
+                congestion_control=zenoh.CongestionControl.BLOCK,
+            )
+        except zenoh.ZError as error:
+            raise AskFailed(short(error)) from None
+        while (answer := found.get()) is not None:
+            yield answer
+
     # -- called by Zenoh ---------------------------------------------------------------------------
 
     def _name_in(self, key: str, at: int) -> str:
@@ -227,6 +254,13 @@ class ZenohLink:
         except Exception:
             log.exception("an ask could not be taken")
             request.fail("failed")
+
+    def _on_knock(self, query: zenoh.Query) -> None:
+        request = _Query(query, self._name_in(str(query.key_expr), 2), "door")
+        if self._handlers.on_knock is None or request.asker == self._me:
+            request.done()
+        else:
+            self._handlers.on_knock(request)
 
     def _on_card(self, sample: zenoh.Sample) -> None:
         sender = self._name_in(str(sample.key_expr), 0)

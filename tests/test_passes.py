@@ -1,0 +1,276 @@
+"""Membership by certificate (`members = "any-signed"`): who is let in by the authority's signature,
+and who is not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from amity.errors import IdentityError
+from amity.net.membership import Papers
+from amity.net.node import Node
+from amity.net.ops.swarm import NETWORK, Swarm
+from amity.net.options import Net
+from amity.net.setup import read_setup
+from amity.net.trust.certs import CA_KEY, ca_init, ca_sign, make_key, make_request
+from amity.net.trust.identity import CA, CERT, Identity, load_certificates, load_key
+from amity.net.trust.passes import (
+    BOOK,
+    DOMAIN,
+    Book,
+    Pass,
+    admit,
+    digest_of,
+    dump_book,
+    enrolled,
+    load_book,
+    open_pass,
+    sign_pass,
+)
+from amity.net.trust.revoked import REVOKED, open_revoked, revoke, sign_revoked
+from amity.net.trust.roster import Member, Roster
+from tests.conftest import tiny
+from tests.hub import Hub
+from tests.test_node import log, row, untouched
+from tests.test_revoked import until
+
+BOX = bytes(32)
+
+
+def signed_by(ca: Path, folder: Path, name: str, days: float = 90) -> Identity:
+    """A new key under a name, with a certificate of this authority."""
+    make_key(folder, name, ["127.0.0.1"])
+    ca_sign(ca, folder / "request.pem", folder / CERT, name, days)
+    shutil.copy(ca / CA, folder / CA)
+    return Identity.load(folder, name)
+
+
+@pytest.fixture(scope="module")
+def ca(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ca")
+    ca_init(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def anna(ca: Path, tmp_path_factory: pytest.TempPathFactory) -> Identity:
+    return signed_by(ca, tmp_path_factory.mktemp("anna"), "anna")
+
+
+def opened(ca: Path, signed: bytes, network: str = "n") -> Pass:
+    return open_pass(signed, load_certificates(ca / CA), network)
+
+
+def shown(ca: Path, identity: Identity, address: str = "127.0.0.1:7447") -> Pass:
+    return opened(ca, sign_pass(identity, "n", address, BOX))
+
+
+def test_a_pass_holds_by_the_signatures_of_the_authority_and_of_its_holder(
+    ca: Path, anna: Identity, tmp_path: Path
+) -> None:
+    signed = sign_pass(anna, "n", "127.0.0.1:7447", BOX)
+    found = opened(ca, signed)
+    assert found.member == Member("anna", "127.0.0.1:7447", anna.fingerprint)
+    assert found.valid
+    outer = json.loads(signed)
+    other = signed_by(ca, tmp_path / "other", "other")
+    theirs = json.loads(sign_pass(other, "n", "127.0.0.1:7447", BOX))
+    ca_init(tmp_path / "ca2")
+    stranger = signed_by(tmp_path / "ca2", tmp_path / "stranger", "anna")
+    text = outer["pass"].replace("7447", "7448")
+    resigned = {**outer, "pass": text, "signature": other.sign(DOMAIN + text.encode()).hex()}
+    refused = {
+        "not signed by our authority": sign_pass(stranger, "n", "127.0.0.1:7447", BOX),
+        "not signed with the key of its cert": json.dumps({**outer, "pass": text}).encode(),
+        "with the key of its certificate": json.dumps(resigned).encode(),
+        "the key of its": json.dumps({**outer, "certificate": theirs["certificate"]}).encode(),
+        "is for the network 'm'": sign_pass(anna, "m", "127.0.0.1:7447", BOX),
+        "does not cover 10.0.0.1:7447": sign_pass(anna, "n", "10.0.0.1:7447", BOX),
+        "longer than": signed + b" " * 10_000,
+    }
+    for why, one in refused.items():
+        with pytest.raises(IdentityError, match=why):
+            opened(ca, one)
+    for garbage in (b"", b"{}", b"[" * 5000, b"\xff", b'{"certificate": 1}', b"null"):
+        with pytest.raises(IdentityError, match="not in the form of one"):
+            opened(ca, garbage)
+
+
+def test_an_authority_of_its_own_is_not_signed_by_ours(ca: Path, tmp_path: Path) -> None:
+    """A member's key cannot sign further members: its certificate is not one of an authority."""
+    member = signed_by(ca, tmp_path / "eve", "eve")
+    sub = tmp_path / "sub"
+    sub.mkdir()
+    shutil.copy(member.key_path, sub / CA_KEY)
+    shutil.copy(member.cert_path, sub / CA)
+    guest = tmp_path / "guest"
+    make_key(guest, "guest", ["127.0.0.1"])
+    ca_sign(sub, guest / "request.pem", guest / CERT, "guest", 1)
+    shutil.copy(ca / CA, guest / CA)
+    with pytest.raises(IdentityError, match="not signed by our authority"):
+        opened(ca, sign_pass(Identity("guest", guest, load_key(guest / "key.pem")), "n", "", BOX))
+
+
+def test_one_name_has_one_key_until_the_authority_revokes_it(
+    ca: Path, anna: Identity, tmp_path: Path
+) -> None:
+    roster = Roster.of("n", [Member("root", "127.0.0.1:1", "0" * 64)], any_signed=True)
+    book = admit({}, shown(ca, anna), roster, None)
+    second = shown(ca, signed_by(ca, tmp_path / "second", "anna"), "127.0.0.1:7449")
+    with pytest.raises(IdentityError, match="anna: shows another key than the one that is known"):
+        admit(book, second, roster, None)
+    listed = shown(ca, signed_by(ca, tmp_path / "root", "root"), "127.0.0.1:2")
+    with pytest.raises(IdentityError, match="root: shows another key"):
+        admit(book, listed, roster, None)
+    make_request(tmp_path / "second", "bella", ["127.0.0.1"])
+    ca_sign(ca, tmp_path / "second" / "request.pem", tmp_path / "bella.pem", "bella")
+    shutil.copy(tmp_path / "bella.pem", tmp_path / "second" / CERT)
+    renamed = Identity.load(tmp_path / "second", "bella")
+    with pytest.raises(IdentityError, match="anna: shows the key of bella"):
+        admit(admit({}, shown(ca, renamed), roster, None), second, _with(roster, renamed), None)
+    with pytest.raises(IdentityError, match="says that it is at 127.0.0.1:1, as root is"):
+        admit(book, shown(ca, renamed, "127.0.0.1:1"), roster, None)
+
+    keys = {anna.fingerprint: "anna"}
+    gone = open_revoked(sign_revoked(load_key(ca / CA_KEY), "n", 1, keys), ca / CA, "it")
+    with pytest.raises(IdentityError, match="anna: its key was revoked"):
+        admit({}, shown(ca, anna), roster, gone)
+    after = admit(book, second, roster, gone)
+    assert after["anna"].member.fingerprint == second.member.fingerprint
+    me = Member("me", "", "1" * 64)
+    assert enrolled(roster, book, me, gone).names == ("me", "root")
+    assert enrolled(roster, after, me, gone).names == ("anna", "me", "root")
+
+
+def _with(roster: Roster, identity: Identity) -> Roster:
+    return roster.with_member(Member(identity.name, "", identity.fingerprint))
+
+
+def test_a_later_pass_moves_a_member_and_an_older_one_does_not(
+    ca: Path, anna: Identity, tmp_path: Path
+) -> None:
+    roster = Roster.of("n", [], any_signed=True)
+    first, again = shown(ca, anna), shown(ca, anna)
+    moved = shown(ca, anna, "127.0.0.1:9000")
+    book = admit({}, first, roster, None)
+    assert admit(book, again, roster, None) is book
+    after = admit(book, moved, roster, None)
+    assert after["anna"].member.address == "127.0.0.1:9000"
+    assert admit(after, first, roster, None) is after
+    assert digest_of(book) != digest_of(after)
+    assert digest_of(book) == digest_of({"anna": again})
+    path = tmp_path / BOOK
+    path.write_bytes(dump_book(after))
+    assert load_book(path, ca / CA, "n") == after
+    ca_init(tmp_path / "ca2")
+    assert load_book(path, tmp_path / "ca2" / CA, "n") == {}
+    path.write_text("[1]")
+    with pytest.raises(IdentityError, match="is no list of passes; delete it"):
+        load_book(path, ca / CA, "n")
+
+
+def test_a_certificate_that_has_ended_makes_nobody_a_member(ca: Path, tmp_path: Path) -> None:
+    identity = signed_by(ca, tmp_path / "brief", "brief", days=0.2 / 86400)
+    found, roster = shown(ca, identity), Roster.of("n", [], any_signed=True)
+    until(lambda: not found.valid)
+    with pytest.raises(IdentityError, match="brief: its certificate is not valid today"):
+        admit({}, found, roster, None)
+    book: Book = {"brief": found}
+    assert enrolled(roster, book, Member("me", "", "1" * 64), None).names == ("me",)
+
+
+def test_a_roster_says_who_the_members_are(tmp_path: Path) -> None:
+    path = tmp_path / "roster.toml"
+    path.write_text('network = "n"\nmembers = "any-signed"\n')
+    assert Roster.load(path).any_signed
+    path.write_text(Roster.of("n", [Member("a", "", "0" * 64)], any_signed=True).dump())
+    assert Roster.load(path) == Roster.of("n", [Member("a", "", "0" * 64)], any_signed=True)
+    path.write_text('network = "n"\nmembers = "anyone"\n')
+    with pytest.raises(IdentityError, match='expected "listed".*or "any-signed".*got \'anyone\''):
+        Roster.load(path)
+
+
+# -- peers -----------------------------------------------------------------------------------------
+
+
+class Company:
+    """Peers in threads of this process that were told of peer-00 alone."""
+
+    def __init__(self, swarm: Swarm) -> None:
+        self.swarm, self.hub = swarm, Hub(untouched)
+        self.nodes, self._threads = dict[str, Node](), list[threading.Thread]()
+
+    def start(self, *names: str) -> None:
+        for name in names:
+            self.nodes[name] = Node(read_setup(self.swarm.folder(name)), transport=self.hub)
+            self._threads.append(threading.Thread(target=self.nodes[name].run))
+            self._threads[-1].start()
+
+    def stop(self) -> None:
+        for node in self.nodes.values():
+            node.stop.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def uses(self, name: str, *others: str) -> bool:
+        """Whether a peer has taken models of all of these."""
+        return all(log(self.swarm, name, "used")[j, ""] for j in others)
+
+
+@pytest.fixture
+def company(tmp_path: Path) -> Iterator[Company]:
+    config = tiny(
+        peers=4,
+        rounds=1000,
+        strategy={"name": "gossip", "k": 3},
+        engine={"workers": 1, "vectorise": "off", "group": 1},
+        eval={"every": 1000, "gradients_every": 0},
+    )
+    net = Net(gather=20, deadline=10, patience=10)
+    swarm = Swarm(tmp_path / "net", config, net, any_signed=True)
+    swarm.lay_out()
+    found = Company(swarm)
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+def test_peers_that_know_one_member_find_the_others_and_nobody_edits_a_roster(
+    company: Company,
+) -> None:
+    """The fourth comes later, is found by all, and is revoked; peer-00 shows the list alone."""
+    swarm, (first, *others, last) = company.swarm, company.swarm.names
+    before = {n: (swarm.folder(n) / "roster.toml").read_bytes() for n in swarm.names}
+    company.start(first, *others)
+    until(lambda: company.uses("peer-01", "peer-00", "peer-02"))
+    until(lambda: company.uses("peer-02", "peer-00", "peer-01"))
+    company.start(last)
+    until(lambda: company.uses(last, first, *others))
+    until(lambda: all(company.uses(n, last) for n in (first, *others)))
+    assert before == {n: (swarm.folder(n) / "roster.toml").read_bytes() for n in swarm.names}
+    assert all(log(swarm, n, "roster")[last, "added"] == 1 for n in (first, *others))
+
+    found, ca = Papers.load(read_setup(swarm.folder("peer-01"))), swarm.out / "ca"
+    assert found.roster.names == swarm.names
+    assert {n: m.fingerprint for n, m in found.roster.members.items()} == {
+        n: Identity.load(swarm.folder(n) / "identity", n).fingerprint for n in swarm.names
+    }
+    revoke(
+        swarm.folder(first) / REVOKED,
+        load_key(ca / CA_KEY),
+        ca / CA,
+        network=NETWORK,
+        name=last,
+        fingerprint=found.roster.find(last).fingerprint,
+    )
+    until(lambda: all(log(swarm, n, "roster")[last, "removed"] for n in (first, *others)))
+    rounds = {n: company.nodes[n].next_round for n in others}
+    until(lambda: all(company.nodes[n].next_round > rounds[n] + 2 for n in others))
+    assert all(last not in row(swarm, n) for n in others)
+    assert Papers.load(read_setup(swarm.folder("peer-02"))).roster.names == (first, *others)
