@@ -151,9 +151,11 @@ class Admitting:
             (found,) = self._opened([shown])
             if abs(found.age) > EARLY:
                 raise IdentityError(f"{found.member.name}: knocks with a pass of another time")
-            self._admit([found])
         except IdentityError as error:
             self._refuse(error)
+            request.fail("no pass")
+            return
+        if not self._admit([found]):
             request.fail("no pass")
             return
         book = self._current()
@@ -181,9 +183,10 @@ class Admitting:
             self._refuse(error)
         self._admit(found)
 
-    def _admit(self, found: Sequence[Pass]) -> None:
-        """Write down who may come in; membership reads it, and opens the line anew."""
-        papers = self._papers()
+    def _admit(self, found: Sequence[Pass]) -> bool:
+        """Write down who may come in; membership reads it, and opens the line anew. Returns whether
+        all of them may."""
+        papers, all_good = self._papers(), True
         with self._lock:
             book = self._book
             for one in found:
@@ -191,14 +194,16 @@ class Admitting:
                     book = admit(book, one, papers.roster, papers.revoked)
                 except IdentityError as error:
                     self._refuse(error)
+                    all_good = False
             if book is self._book:
-                return
+                return all_good
             try:
                 write_atomically(self._path, dump_book(book))
             except StorageError as error:
                 self._audit("error", why="storage", message=str(error))
             self._book = book
         self.soon()
+        return all_good
 
     def _refuse(self, error: IdentityError) -> None:
         self._audit.refuse("", "no pass", str(error))

@@ -112,10 +112,8 @@ class Swarm:
             own = {"roster": "roster.toml"} if self.any_signed else {}
             self.write_peer(name, f"{host}:{port}", **own)
             if self.any_signed:
-                first = Roster.of(
-                    NETWORK, dict.fromkeys((members[0], members[-1])), any_signed=True
-                )
-                write_atomically(self.folder(name) / "roster.toml", first.dump().encode())
+                told = Roster.of(NETWORK, {members[0], members[-1]}, any_signed=True)
+                write_atomically(self.folder(name) / "roster.toml", told.dump().encode())
         self.write_roster(Roster.of(NETWORK, members))
 
     def certify(self, name: PeerId, host: str, days: float | None = None) -> None:

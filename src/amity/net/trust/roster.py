@@ -133,7 +133,7 @@ class Roster:
     @classmethod
     def load(cls, path: Path) -> Roster:
         try:
-            return _build(tomllib.loads(path.read_text(encoding="utf-8")))
+            return roster_of(tomllib.loads(path.read_text(encoding="utf-8")))
         except OSError as error:
             raise IdentityError(
                 f"{path}: cannot be read ({error.strerror}); a roster is a file that all members"
@@ -194,7 +194,8 @@ def _refuse_doubles(what: str, keyed: Iterable[tuple[object, Member]]) -> None:
         seen[key] = member
 
 
-def _build(table: Mapping[str, Any]) -> Roster:
+def roster_of(table: Mapping[str, Any]) -> Roster:
+    """From what a file says."""
     _refuse_unknown("roster", table, ("network", "members", "relay", "peer"))
     network, peers, relay = table.get("network"), table.get("peer", []), table.get("relay")
     if not isinstance(network, str):
