@@ -133,13 +133,17 @@ def invite(folder: Folder, words: Keys = None) -> None:
         from amity.net.trust.roster import Roster
     values = only(words or [], "roster", "terms", "out")
     if "roster" not in values:
-        raise ConfigError("roster: is missing; give a member's, such as roster=hospital-a/roster.toml")
+        raise ConfigError(
+            "roster: is missing; give a member's, such as roster=hospital-a/roster.toml"
+        )
     roster, ca = Roster.load(Path(values["roster"])), folder / CA
     terms, schema = terms_of(Path(values["terms"])) if "terms" in values else ({}, "")
     revoked = newest_revoked([folder / REVOKED], ca, roster.network)
     roster = roster if revoked is None else revoked.strike(roster)
     if not any(member.address for member in roster.everyone):
-        raise ConfigError(f"{values['roster']}: nobody on it can be dialled; list a member's address")
+        raise ConfigError(
+            f"{values['roster']}: nobody on it can be dialled; list a member's address"
+        )
     signed = "" if revoked is None else revoked.signed.decode()
     found = Invitation(ca.read_text(), roster, signed, schema, terms)
     out = Path(values.get("out", INVITATION))

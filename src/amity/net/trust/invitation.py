@@ -1,6 +1,6 @@
 """One file with all that a new member needs and nobody has to keep secret: the authority's
-certificate, whom to dial first, the list of those who are revoked, and what all members must have in
-common. The authority signs it; the new member makes its own key, which never leaves it.
+certificate, whom to dial first, the list of those who are revoked, and what all members must have
+in common. The authority signs it; the new member makes its own key, which never leaves it.
 
     signature = "..."       of everything below this line
     authority = "-----BEGIN CERTIFICATE-----..."
@@ -74,23 +74,23 @@ def open_invitation(path: Path) -> Invitation:
     authority's, which `fingerprint` tells."""
     try:
         data = path.read_bytes()
-        if len(data) > LARGEST:
-            raise IdentityError(f"{path}: is longer than {LARGEST} bytes, so it is no invitation")
-        first, _, text = data.partition(b"\n")
+    except OSError as error:
+        raise IdentityError(f"{path}: cannot be read ({error.strerror})") from None
+    if len(data) > LARGEST:
+        raise IdentityError(f"{path}: is longer than {LARGEST} bytes, so it is no invitation")
+    first, _, text = data.partition(b"\n")
+    try:
         signature = bytes.fromhex(tomllib.loads(first.decode())["signature"])
         table = tomllib.loads(text.decode())
         authority = x509.load_pem_x509_certificate(table["authority"].encode())
         roster, terms = roster_of(table["roster"]), table.get("terms", {})
         revoked, schema = (str(table.get(key, "")) for key in ("revoked", "schema"))
-    except OSError as error:
-        raise IdentityError(f"{path}: cannot be read ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (IdentityError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise IdentityError(
             f"{path}: is no invitation ({brief(error)}); `amity ca invite` makes one"
         ) from None
-    if issuer_of(authority, [authority]) is None or not verify(
-        public_of(authority), signature, DOMAIN + text
-    ):
+    own = issuer_of(authority, [authority]) is not None
+    if not own or not verify(public_of(authority), signature, DOMAIN + text):
         raise IdentityError(
             f"{path}: is not signed by the authority in it, so it was changed on the way; ask for"
             " it again"
