@@ -176,6 +176,9 @@ def test_a_later_pass_moves_a_member_and_an_older_one_does_not(
     moved = shown(ca, anna, "127.0.0.1:9000")
     book = admit({}, first, roster, None)
     assert admit(book, again, roster, None) is book
+    assert admit(book, moved, roster, None) is book, "not twice in ten minutes"
+    first = replace(first, at=first.at - 600_000)
+    book = admit({}, first, roster, None)
     after = admit(book, moved, roster, None)
     assert after["anna"].member.address == "127.0.0.1:9000"
     assert admit(after, first, roster, None) is after

@@ -68,13 +68,15 @@ class Zenoh(Transport):
 class _Query:
     """A Zenoh query as a request."""
 
-    def __init__(self, query: zenoh.Query, asker: str, method: str) -> None:
+    def __init__(self, query: zenoh.Query, asker: str, method: str, key: str = "") -> None:
+        """`key`: under which it is answered; empty: the one that was asked."""
         self._query, self.asker, self.method = query, asker, method
+        self._key = key or query.key_expr
         payload = query.payload
         self.payload = payload.to_bytes() if payload is not None and len(payload) <= 65536 else b""
 
     def reply(self, data: bytes, offset: int = 0) -> None:
-        self._query.reply(self._query.key_expr, data, attachment=offset.to_bytes(8, "big"))
+        self._query.reply(self._key, data, attachment=offset.to_bytes(8, "big"))
 
     def fail(self, reason: str) -> None:
         self._query.reply_err(reason.encode())
@@ -256,7 +258,8 @@ class ZenohLink:
             request.fail("failed")
 
     def _on_knock(self, query: zenoh.Query) -> None:
-        request = _Query(query, self._name_in(str(query.key_expr), 2), "door")
+        asker = self._name_in(str(query.key_expr), 2)
+        request = _Query(query, asker, "door", f"{self._root}/{self._me}/door/{asker}")
         if self._handlers.on_knock is None or request.asker == self._me:
             request.done()
         else:
