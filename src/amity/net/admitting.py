@@ -14,10 +14,12 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+
+from cryptography.x509 import Certificate
 
 from amity.core import PeerId
 from amity.errors import IdentityError, StorageError
@@ -50,6 +52,9 @@ MOST = 1024
 MOST_BYTES = 16 << 20
 PATIENCE = 3.0
 """Seconds for an answer."""
+SETTLED = 600.0
+"""Seconds for which a pass holds before a later one of the same member counts: whoever moved to and
+fro would have all others open their links anew."""
 STRANGE = 10.0
 """Seconds after which somebody who is linked and was not let in is reported."""
 
@@ -75,6 +80,8 @@ class Admitting:
         self._bucket = Bucket(KNOCKS)
         self._due, self._pause = 0.0, SOON
         self._strangers: dict[PeerId, float] = {}
+        self._since: dict[PeerId, float] = {}
+        """When the pass of a member last changed."""
 
     def close(self) -> None:
         self._answering.shutdown(wait=False, cancel_futures=True)
@@ -102,12 +109,12 @@ class Admitting:
 
     def knock(self) -> None:
         """Show my pass to everybody whom I am linked to, and take in what they show."""
-        papers = self._papers()
-        me = papers.roster.members[papers.identity.name]
-        mine = sign_pass(papers.identity, papers.roster.network, me.address, self._box.public)
-        self._take([mine])
-        ask = {"pass": mine.decode(), "book": digest_of(self._current())}
-        with suppress(AskFailed):  # not connected: I knock again
+        with suppress(AskFailed, IdentityError):  # not connected, or a torn file: I knock again
+            papers = self._papers()
+            me = papers.roster.members[papers.identity.name]
+            mine = sign_pass(papers.identity, papers.roster.network, me.address, self._box.public)
+            self._take([mine])
+            ask = {"pass": mine.decode(), "book": digest_of(self._current())}
             for sealed in self._link().knock(
                 json.dumps(ask).encode(), timeout=PATIENCE, limit=MOST_BYTES
             ):
@@ -148,37 +155,41 @@ class Admitting:
     def _answer(self, request: Request) -> None:
         try:
             shown, theirs = _knocked(request.payload)
-            (found,) = self._opened([shown])
+            found = self._opened(shown, self._authorities())
             if abs(found.age) > EARLY:
                 raise IdentityError(f"{found.member.name}: knocks with a pass of another time")
-        except IdentityError as error:
+            if self._admit([found]):
+                request.reply(seal(self._told(theirs), found.box, self._about(found.box)))
+                request.done()
+                return
+        except (IdentityError, Refused) as error:
             self._refuse(error)
-            request.fail("no pass")
-            return
-        if not self._admit([found]):
-            request.fail("no pass")
-            return
+        request.fail("no pass")
+
+    def _told(self, digest: str) -> bytes:
+        """What somebody is told whose book has this digest."""
         book = self._current()
-        known = [] if theirs == digest_of(book) else list(book.values())
+        known = [] if digest == digest_of(book) else list(book.values())
         chosen = random.sample(known, min(MOST, len(known)))
-        text = json.dumps([one.signed.decode() for one in chosen]).encode()
-        request.reply(seal(text, found.box, self._about(found.box)))
-        request.done()
+        return json.dumps([one.signed.decode() for one in chosen]).encode()
 
     # -- letting in --------------------------------------------------------------------------------
 
-    def _opened(self, shown: Iterable[bytes]) -> Iterator[Pass]:
-        papers = self._papers()
-        authorities = load_certificates(papers.identity.ca_path)
-        for signed in shown:
-            yield open_pass(signed, authorities, papers.roster.network)
+    def _authorities(self) -> Sequence[Certificate]:
+        return load_certificates(self._papers().identity.ca_path)
+
+    def _opened(self, signed: bytes, authorities: Sequence[Certificate]) -> Pass:
+        return open_pass(signed, authorities, self._papers().roster.network)
 
     def _take(self, shown: Sequence[bytes]) -> None:
         """What an answer brought, until something in it is no pass: who is honest passes on none
         such. Those that I have are not opened again."""
-        have, found = {one.signed for one in self._book.values()}, list[Pass]()
+        authorities, found = self._authorities(), list[Pass]()
+        have = {one.signed for one in self._book.values()}
         try:
-            found.extend(self._opened(signed for signed in shown[:MOST] if signed not in have))
+            for signed in shown[:MOST]:
+                if signed not in have:
+                    found.append(self._opened(signed, authorities))
         except IdentityError as error:
             self._refuse(error)
         self._admit(found)
@@ -186,12 +197,11 @@ class Admitting:
     def _admit(self, found: Sequence[Pass]) -> bool:
         """Write down who may come in; membership reads it, and opens the line anew. Returns whether
         all of them may."""
-        papers, all_good = self._papers(), True
         with self._lock:
-            book = self._book
+            book, all_good = self._book, True
             for one in found:
                 try:
-                    book = admit(book, one, papers.roster, papers.revoked)
+                    book = self._with(book, one)
                 except IdentityError as error:
                     self._refuse(error)
                     all_good = False
@@ -199,13 +209,23 @@ class Admitting:
                 return all_good
             try:
                 write_atomically(self._path, dump_book(book))
-            except StorageError as error:
+            except StorageError as error:  # they knock again
                 self._audit("error", why="storage", message=str(error))
+                return False
             self._book = book
         self.soon()
         return all_good
 
-    def _refuse(self, error: IdentityError) -> None:
+    def _with(self, book: Book, one: Pass) -> Book:
+        """The book with one more pass; the same while that member's has just changed."""
+        papers, name, now = self._papers(), one.member.name, time.monotonic()
+        after = admit(book, one, papers.roster, papers.revoked)
+        if after is book or (name in book and now - self._since.get(name, now - SETTLED) < SETTLED):
+            return book
+        self._since[name] = now
+        return after
+
+    def _refuse(self, error: IdentityError | Refused) -> None:
         self._audit.refuse("", "no pass", str(error))
 
 
