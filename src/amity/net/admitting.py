@@ -45,8 +45,8 @@ from amity.net.wire import Refused
 
 KNOCKS = 50.0
 """Knocks that are answered in a second, whoever they are from."""
-SOON, LONGEST = 1.0, 60.0
-"""Seconds between two knocks of mine: after something is new, and at most."""
+SOON, MET, LONGEST = 1.0, 5.0, 60.0
+"""Seconds between two knocks of mine: after something is new, after a member came, and at most."""
 MOST = 1024
 """Passes in one answer; if there are more, they are drawn by lot."""
 MOST_BYTES = 16 << 20
@@ -89,8 +89,12 @@ class Admitting:
     # -- knocking ----------------------------------------------------------------------------------
 
     def soon(self) -> None:
-        """Something is new: somebody came, or I did."""
+        """Something is new: a pass, or somebody whom I do not know."""
         self._due, self._pause = min(self._due, time.monotonic() + SOON), SOON
+
+    def met(self) -> None:
+        """A member came, who may know others."""
+        self._due = min(self._due, time.monotonic() + MET)
 
     def stranger(self, name: PeerId) -> None:
         """Called by the link, again and again: somebody is linked whom I do not know."""

@@ -84,7 +84,7 @@ class Online:
 
     def _on_live(self, name: PeerId, here: bool) -> None:
         if here and self.admitting is not None:
-            self.admitting.soon()
+            self.admitting.met()
         self.waiting.on_live(name, here)
 
     def _on_stranger(self, name: str) -> None:
