@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,14 +21,14 @@ from amity.net.admitting import Admitting
 from amity.net.audit import Audit
 from amity.net.errands import Errands
 from amity.net.link.base import AskFailed, Link
-from amity.net.membership import Papers
+from amity.net.membership import Membership, Papers
 from amity.net.node import Node
 from amity.net.ops.swarm import NETWORK, Swarm
 from amity.net.options import Net
 from amity.net.sealed.boxes import Box
 from amity.net.setup import read_setup
 from amity.net.trust.certs import CA_KEY, ca_init, ca_sign, make_key, make_request
-from amity.net.trust.identity import CA, CERT, Identity, load_certificates, load_key
+from amity.net.trust.identity import CA, CERT, Identity, expires, load_certificates, load_key
 from amity.net.trust.passes import (
     BOOK,
     DOMAIN,
@@ -41,9 +42,10 @@ from amity.net.trust.passes import (
     open_pass,
     sign_pass,
 )
-from amity.net.trust.revoked import REVOKED, open_revoked, revoke, sign_revoked
+from amity.net.trust.revoked import REVOKED, open_revoked, sign_revoked
 from amity.net.trust.roster import Member, Roster
-from tests.conftest import tiny
+from amity.topology import Full, Network
+from tests.conftest import Call, tiny
 from tests.hub import Hub
 from tests.test_node import log, row, untouched
 from tests.test_revoked import until
@@ -311,7 +313,7 @@ def company(tmp_path: Path) -> Iterator[Company]:
 
 
 def test_peers_that_know_one_member_find_the_others_and_nobody_edits_a_roster(
-    company: Company,
+    company: Company, call: Call
 ) -> None:
     """The fourth comes later, is found by all, and is revoked; peer-00 shows the list alone."""
     swarm, (first, *others, last) = company.swarm, company.swarm.names
@@ -327,22 +329,56 @@ def test_peers_that_know_one_member_find_the_others_and_nobody_edits_a_roster(
 
     found, ca = Papers.load(read_setup(swarm.folder("peer-01"))), swarm.out / "ca"
     assert found.roster.names == swarm.names
+    assert found.lasts == min(expires(swarm.folder(n) / "identity" / CERT) for n in swarm.names)
     assert {n: m.fingerprint for n, m in found.roster.members.items()} == {
         n: Identity.load(swarm.folder(n) / "identity", n).fingerprint for n in swarm.names
     }
-    revoke(
-        swarm.folder(first) / REVOKED,
-        load_key(ca / CA_KEY),
-        ca / CA,
-        network=NETWORK,
-        name=last,
-        fingerprint=found.roster.find(last).fingerprint,
-    )
+    assert call(f"ca revoke {ca} {last} peer={swarm.folder('peer-02')}")[0] == 0
+    shutil.copy(ca / REVOKED, swarm.folder(first))
     until(lambda: all(log(swarm, n, "roster")[last, "removed"] for n in (first, *others)))
     rounds = {n: company.nodes[n].next_round for n in others}
     until(lambda: all(company.nodes[n].next_round > rounds[n] + 2 for n in others))
     assert all(last not in row(swarm, n) for n in others)
     assert Papers.load(read_setup(swarm.folder("peer-02"))).roster.names == (first, *others)
+
+
+def test_when_a_certificate_ends_its_member_is_removed_without_anybody_doing_anything(
+    company: Company, tmp_path: Path
+) -> None:
+    setup, stop = read_setup(company.swarm.folder("peer-01")), threading.Event()
+    now, ended = Papers.load(setup), Member("ended", "", "f" * 64)
+    papers = replace(now, roster=now.roster.with_member(ended), lasts=datetime.now(UTC))
+    audit, line = Audit(tmp_path / "audit.jsonl", "peer-01"), Line()
+    membership = Membership(
+        setup=setup,
+        papers=papers,
+        graph=lambda names: Network(Full(), names, 0),
+        line=line,  # type: ignore[arg-type]
+        audit=audit,
+        stop=stop,
+    )
+    nobody: Any = None
+    try:
+        membership.go_online(nobody, beat=lambda: None)
+        until(lambda: len(line.opened) == 2)
+    finally:
+        stop.set()
+    assert membership.roster().names == ("peer-00", "peer-01")
+    assert [ended.name in names for names in line.opened] == [True, False]
+    assert audit.counts["roster", "ended", "removed"] == 1
+    audit.close()
+
+
+class Line:
+    """For whom a line was opened."""
+
+    is_open = True
+
+    def __init__(self) -> None:
+        self.opened: list[tuple[str, ...]] = []
+
+    def open(self, identity: Identity, roster: Roster, handlers: object) -> None:
+        self.opened.append(roster.names)
 
 
 # -- on real links ---------------------------------------------------------------------------------

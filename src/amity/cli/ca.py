@@ -88,22 +88,27 @@ def sign(folder: Folder, request: RequestFile, words: Keys = None) -> None:
 @app.command("revoke")
 def revoke(folder: Folder, name: MemberName, words: Keys = None) -> None:
     """Take a member out of the network: a signed list that members pass on. Own keys:
-    roster=FILE (which tells its key and the network), or fingerprint= and network=."""
+    roster=FILE (which tells its key and the network), peer=DIR (of a peer that knows it), or
+    fingerprint= and network=."""
     from amity.config import only
 
     with needs_peers():
+        from amity.net.membership import known_to
         from amity.net.trust.certs import CA_KEY
         from amity.net.trust.identity import CA, load_key
         from amity.net.trust.revoked import REVOKED
         from amity.net.trust.revoked import revoke as put_down
         from amity.net.trust.roster import Roster
-    values = only(words or [], "roster", "fingerprint", "network")
-    if "roster" in values:
-        roster = Roster.load(Path(values["roster"]))
+    values = only(words or [], "roster", "peer", "fingerprint", "network")
+    if "roster" in values or "peer" in values:
+        known = Path(values["peer"]) if "peer" in values else None
+        roster = Roster.load(Path(values["roster"])) if known is None else known_to(known)
         values |= {"fingerprint": roster.find(name).fingerprint, "network": roster.network}
     for key in ("fingerprint", "network"):
         if not values.get(key):
-            raise ConfigError(f"{key}: is missing; give roster=FILE, or fingerprint= and network=")
+            raise ConfigError(
+                f"{key}: is missing; give roster=FILE, peer=DIR, or fingerprint= and network="
+            )
     found = put_down(
         folder / REVOKED,
         load_key(folder / CA_KEY),

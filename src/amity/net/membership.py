@@ -15,11 +15,12 @@ from amity.errors import AmityError, IdentityError
 from amity.net.audit import Audit
 from amity.net.line import Connection
 from amity.net.link.base import Handlers
-from amity.net.setup import Setup
+from amity.net.setup import Setup, read_setup
 from amity.net.trust.identity import Identity, expires
 from amity.net.trust.passes import Book, enrolled, load_book, my_entry
 from amity.net.trust.revoked import Revoked, newest_revoked
 from amity.net.trust.roster import Roster
+from amity.registry import reading
 from amity.topology import Full, Network
 
 LOOK = 1.0
@@ -28,6 +29,7 @@ TURN, LONGEST_TURN = 0.25, 2.0
 """Seconds between two members that open their lines anew, and at most."""
 SOON = 14 * 86400.0
 """Seconds before the end of a certificate from which on the log warns."""
+NEVER = datetime.max.replace(tzinfo=UTC)
 FEW = 16
 """Members who may be too few for a graph, where others are still to be found."""
 Graph = Callable[[tuple[PeerId, ...]], Network]
@@ -44,6 +46,8 @@ class Papers:
     revoked: Revoked | None = None
     book: Book = field(default_factory=dict)
     """The passes by which others are members, where the authority's signature suffices."""
+    lasts: datetime = NEVER
+    """Until when all of these are members, if nothing happens: the first certificate that ends."""
 
     @classmethod
     def load(cls, setup: Setup) -> Papers:
@@ -65,13 +69,8 @@ class Papers:
             me = my_entry(identity, roster, setup.who.listen)
             roster = enrolled(roster, book, me, revoked)
         roster = roster if revoked is None else revoked.strike(roster)
-        return cls(identity, roster, revoked, book)
-
-    @property
-    def lasts(self) -> datetime:
-        """Until when all of these are members, if nothing happens."""
-        ends = [one.end for one in self.book.values() if one.valid]
-        return min(ends, default=datetime.max.replace(tzinfo=UTC))
+        ends = (one.end for one in book.values() if one.valid)
+        return cls(identity, roster, revoked, book, min(ends, default=NEVER))
 
 
 class Membership:
@@ -288,3 +287,9 @@ def _refuse_relay(identity: Identity, roster: Roster, setup: Setup) -> None:
             f"{setup.roster}: a relay passes on for those whom its roster lists; say members ="
             ' "listed" there, with a [[peer]] entry for each'
         )
+
+
+def known_to(folder: Path) -> Roster:
+    """All members whom the peer of a folder knows, whether it runs or not."""
+    with reading():  # nothing is run
+        return Papers.read(read_setup(folder)).roster
