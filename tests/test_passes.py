@@ -179,11 +179,11 @@ def test_a_later_pass_moves_a_member_and_an_older_one_does_not(
     ca: Path, anna: Identity, tmp_path: Path
 ) -> None:
     roster = Roster.of("n", [], any_signed=True)
-    first, again = shown(ca, anna), shown(ca, anna)
+    again = shown(ca, anna)
+    first = replace(again, at=again.at - 1000)
     moved = shown(ca, anna, "127.0.0.1:9000")
     book = admit({}, first, roster, None)
     assert admit(book, again, roster, None) is book
-    moved = replace(moved, at=first.at + 1)
     after = admit(book, moved, roster, None)
     assert after["anna"].member.address == "127.0.0.1:9000"
     assert admit(after, first, roster, None) is after
