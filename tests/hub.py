@@ -125,6 +125,18 @@ class MemoryLink:
                 return
             yield part
 
+    def knock(self, data: bytes, *, timeout: float, limit: int) -> Iterator[bytes]:
+        for name, other in list(self.hub.links.items()):
+            touched = self.hub.touch(self.name, name, "door", data) if name != self.name else None
+            if touched is None or other.handlers.on_knock is None:
+                continue
+            parts: queue.SimpleQueue[tuple[int, bytes] | str | None] = queue.SimpleQueue()
+            other.handlers.on_knock(
+                MemoryRequest(self.hub, name, self.name, "door", touched, parts)
+            )
+            while isinstance(part := parts.get(timeout=timeout), tuple):
+                yield part[1]
+
     def close(self) -> None:
         with self.hub.lock:
             self.hub.links.pop(self.name, None)

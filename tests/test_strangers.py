@@ -425,10 +425,14 @@ def leisurely(_name: str) -> None:
 class Stage:
     """A swarm at work, and helpers that speak Zenoh for the tests."""
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, any_signed: bool = False) -> None:
         net = Net(gather=1, deadline=10, patience=10)
         self.swarm = Swarm(
-            out, tiny(peers=5, rounds=1_000_000, eval={"every": 50}), net, enter=leisurely
+            out,
+            tiny(peers=5, rounds=1_000_000, eval={"every": 50}),
+            net,
+            enter=leisurely,
+            any_signed=any_signed,
         )
         self.swarm.lay_out()
         self.swarm.start(RUNNING)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +11,10 @@ from amity.cli.common import Keys, Trust, say_data
 from amity.cli.watch import NO_PAGE, LivePage, with_live_page
 from amity.console import out_console, say, status
 from amity.errors import ConfigError, needs_peers
-from amity.files import write_atomically
+
+if TYPE_CHECKING:
+    from amity.net.trust.invitation import Invitation
+    from amity.net.trust.roster import Roster
 
 app = typer.Typer(
     no_args_is_help=True, help="One peer of a real network: keys, checks, and the peer itself."
@@ -20,52 +23,22 @@ Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="The peer's folder, with its peer.toml.")
 ]
 
-TEMPLATE = """[peer]
-name = "{name}"
-listen = "{listen}"
-roster = "roster.toml"
-identity = "identity"
-state = "state"
-# classes = ["a", "b"]     # the same list at every member, if somebody may lack a class
-metrics = 9464             # http://127.0.0.1:9464/metrics; 0: none
-# sinks = ["rounds", "jsonl"]   # who is told what happens here; `amity list sinks`
-
-[net]
-deadline = 60              # seconds that a round waits for the others' cards
-patience = 30              # seconds that an answer may take
-# least = 1                # neighbours that must be present, or a round waits; 0: go on alone
-
-[run]                      # keys of `amity run`; model, strategy and seed as at all members
-data = "digits"            # yours: "scans.npz", a folder of images, or a table, as in these lines:
-# data = "table.csv"             # beside this file; columns are found by name, in any order
-# data.label = "diagnosis"       # the column of the classes
-# data.drop = "patient_id,note"  # columns that are no inputs
-# data.missing = "median"        # or "indicator"; holes are refused unless you say what to do
-# data.dates = "days"            # dates as days since 1970
-# data.schema = "schema.toml"    # in place of the last two: the file that all members agree on,
-#                                # `amity data schema`; `amity data check` shows what is wrong
-strategy = "friends"
-rounds = 100               # raised later, the peer goes on
-# changes = "from=50 train.lr=0.01"   # planned; the same at all members
-# eval.shadow = 1          # also train a shadow that learns from nobody: does collaboration help?
-"""
-
 
 @app.command("init")
 def init(folder: Folder, words: Keys = None) -> None:
     """Make a peer's key, certificate request, peer.toml and roster.toml. Own keys: name= host=
-    port=7447 network=amity.
+    port=7447 network=amity members=listed, or invitation=FILE in place of the last two.
 
     host= is where others reach it (an address or a name; several with commas). port=0: behind NAT,
-    by way of a relay.
+    by way of a relay. members=any-signed: whoever has a certificate of the authority is a member.
     """
     from amity.config import only
 
     with needs_peers():
-        from amity.net.trust.certs import make_key
-        from amity.net.trust.identity import fingerprint_of, load_key, public_of
-        from amity.net.trust.roster import Member, Roster, check_name
-    values = only(words or [], "name", "host", "port", "network")
+        from amity.net.ops.found import Newcomer
+        from amity.net.trust.invitation import open_invitation
+        from amity.net.trust.roster import LISTED, Roster, check_name, is_any_signed
+    values = only(words or [], "name", "host", "port", "network", "members", "invitation")
     for key in ("name", "host"):
         if not values.get(key):
             raise ConfigError(f"{key}: is missing; for example name=hospital-a host=10.0.0.1")
@@ -76,23 +49,29 @@ def init(folder: Folder, words: Keys = None) -> None:
     port = values.get("port", "7447")
     if not port.isdecimal() or int(port) > 65535:
         raise ConfigError(f"port: expected 0 to 65535, got {port!r}")
-    address = f"{f'[{hosts[0]}]' if ':' in hosts[0] else hosts[0]}:{port}" if int(port) else ""
-    make_key(folder / "identity", name, hosts)
-    fingerprint = fingerprint_of(public_of(load_key(folder / "identity" / "key.pem")))
-    roster = Roster.of(values.get("network", "amity"), [Member(name, address, fingerprint)])
-    for file, text in (
-        ("peer.toml", TEMPLATE.format(name=name, listen=address)),
-        ("roster.toml", roster.dump()),
-    ):
-        if not (folder / file).exists():
-            write_atomically(folder / file, text.encode())
-    say(f"key:         {folder / 'identity' / 'key.pem'} (never leaves this machine)")
-    say(
-        f"request:     {folder / 'identity' / 'request.pem'}: have the authority sign it (`amity ca"
-        " sign`), and put its"
-    )
-    say(f"             cert.pem and ca.pem into {folder / 'identity'}")
-    say(f"fingerprint: {fingerprint}: for everybody's roster.toml")
+    if "invitation" in values:
+        for key in values.keys() & {"network", "members"}:
+            raise ConfigError(f"{key}: the invitation says it; leave it out")
+        invited = open_invitation(Path(values["invitation"]))
+        roster = invited.roster
+    else:
+        any_signed = is_any_signed(values.get("members", LISTED))
+        invited, roster = None, Roster.of(values.get("network", "amity"), [], None, any_signed)
+    newcomer = Newcomer(name=name, hosts=hosts, port=int(port))
+    _settled(folder, newcomer.settle(folder, roster, invited), roster, invited)
+
+
+def _settled(folder: Path, fingerprint: str, roster: Roster, invited: Invitation | None) -> None:
+    """What is there now, and what is to be done."""
+    identity = folder / "identity"
+    files = "cert.pem and ca.pem" if invited is None else "cert.pem"
+    say(f"key:         {identity / 'key.pem'} (never leaves this machine)")
+    say(f"request:     {identity / 'request.pem'}: have the authority sign it (`amity ca sign`),")
+    say(f"             and put its {files} into {identity}")
+    where = "the authority asks you for it" if roster.any_signed else "for everybody's roster.toml"
+    say(f"fingerprint: {fingerprint}: {where}")
+    if invited is not None:
+        say(f"authority:   {invited.fingerprint}: ask by telephone whether this is right")
     say(f"then edit {folder / 'peer.toml'} and try `amity peer check {folder}`")
 
 
@@ -106,6 +85,7 @@ def request(folder: Folder, words: Keys = None) -> None:
         from amity.net.setup import read_setup
         from amity.net.trust.certs import make_request
         from amity.net.trust.identity import hosts_of, load_certificates
+        from amity.net.trust.roster import split_address
     from amity.registry import reading
 
     values = only(words or [], "host")
@@ -116,7 +96,8 @@ def request(folder: Folder, words: Keys = None) -> None:
         hosts = list(hosts_of(load_certificates(setup.identity / "cert.pem")[0]))
     if not hosts:
         raise ConfigError("host: is missing; for example host=10.0.0.1")
-    make_request(setup.identity, setup.who.name, hosts)
+    port = split_address(setup.who.listen)[1] if setup.who.listen else 0
+    make_request(setup.identity, setup.who.name, hosts, port)
     say(
         f"request: {setup.identity / 'request.pem'}; a running peer takes up the new cert.pem by"
         " itself"

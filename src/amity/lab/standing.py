@@ -212,12 +212,15 @@ def _only(swarm: Standing, name: PeerId) -> Standing:
 def _of_setup(setup: Setup) -> Standing:
     """A real peer, with the data that peer.toml names and everything else as its state has it."""
     from amity.net.setup import data_of
+    from amity.net.trust.identity import CA
+    from amity.net.trust.passes import load_book
     from amity.net.trust.roster import Roster
 
     me, config = setup.who.name, read_config(setup.state).replace(device="cpu")
     same_code(setup.state, config)
     dataset, data = data_of(setup, load_data(setup.config))
     roster = Roster.load(setup.roster)
+    shown = load_book(setup.book, setup.identity / CA, roster.network) if roster.any_signed else {}
     return Standing(
         config=config,
         dataset=dataset,
@@ -225,7 +228,7 @@ def _of_setup(setup: Setup) -> Standing:
         shard=make_shard(config, dataset, (me,), {me: data}),
         units={me: (me,)},
         states={me: setup.state},
-        company=f"{len(roster.names)} members of the network {roster.network!r}",
+        company=f"{len({*roster.names, *shown})} members of the network {roster.network!r}",
         real=True,
         alone=True,
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,11 +15,13 @@ from amity.errors import AmityError, IdentityError
 from amity.net.audit import Audit
 from amity.net.line import Connection
 from amity.net.link.base import Handlers
-from amity.net.setup import Setup
+from amity.net.setup import Setup, read_setup
 from amity.net.trust.identity import Identity, expires
+from amity.net.trust.passes import Book, enrolled, load_book, my_entry
 from amity.net.trust.revoked import Revoked, newest_revoked
 from amity.net.trust.roster import Roster
-from amity.topology import Network
+from amity.registry import reading
+from amity.topology import Full, Network
 
 LOOK = 1.0
 """Seconds between looks for a new roster or certificate, and for whoever is silent."""
@@ -27,6 +29,9 @@ TURN, LONGEST_TURN = 0.25, 2.0
 """Seconds between two members that open their lines anew, and at most."""
 SOON = 14 * 86400.0
 """Seconds before the end of a certificate from which on the log warns."""
+NEVER = datetime.max.replace(tzinfo=UTC)
+FEW = 16
+"""Members who may be too few for a graph, where others are still to be found."""
 Graph = Callable[[tuple[PeerId, ...]], Network]
 """Who neighbours whom, among some members."""
 
@@ -39,6 +44,10 @@ class Papers:
     roster: Roster
     """Without those whom the authority has revoked."""
     revoked: Revoked | None = None
+    book: Book = field(default_factory=dict)
+    """The passes by which others are members, where the authority's signature suffices."""
+    lasts: datetime = NEVER
+    """Until when all of these are members, if nothing happens: the first certificate that ends."""
 
     @classmethod
     def load(cls, setup: Setup) -> Papers:
@@ -53,7 +62,15 @@ class Papers:
         identity = Identity.load(setup.identity, setup.who.name)
         roster = Roster.load(setup.roster)
         revoked = newest_revoked(setup.revoked, identity.ca_path, roster.network)
-        return cls(identity, roster if revoked is None else revoked.strike(roster), revoked)
+        book: Book = {}
+        if roster.any_signed:
+            _refuse_relay(identity, roster, setup)
+            book = load_book(setup.book, identity.ca_path, roster.network)
+            me = my_entry(identity, roster, setup.who.listen)
+            roster = enrolled(roster, book, me, revoked)
+        roster = roster if revoked is None else revoked.strike(roster)
+        ends = (one.end for one in book.values() if one.valid)
+        return cls(identity, roster, revoked, book, min(ends, default=NEVER))
 
 
 class Membership:
@@ -74,10 +91,14 @@ class Membership:
         self._setup, self._papers, self._make_graph = setup, papers, graph
         self._line, self._audit, self._stop = line, audit, stop
         self._me = papers.identity.name
-        self._graph = graph(papers.roster.names)
+        self._graph = self._graph_of(papers.roster)
         self._ends = expires(papers.identity.cert_path)
         self._warned = float("-inf")
         self._told = ""
+
+    def papers(self) -> Papers:
+        """The current ones."""
+        return self._papers
 
     def roster(self) -> Roster:
         """The current one."""
@@ -109,7 +130,11 @@ class Membership:
     def _files(self) -> dict[Path, tuple[int, int]]:
         identity = self._papers.identity
         return stamps(
-            self._setup.roster, identity.cert_path, identity.ca_path, *self._setup.revoked
+            self._setup.roster,
+            identity.cert_path,
+            identity.ca_path,
+            *self._setup.revoked,
+            self._setup.book,
         )
 
     def _tend(
@@ -120,8 +145,8 @@ class Membership:
             self._audit.meters.certificate.set(self._validity())
             now = self._files()
             try:
-                if now != files:
-                    if self._renew():
+                if now != files or datetime.now(UTC) >= self._papers.lasts:
+                    if self._renew({path for path in now if now[path] != files[path]}):
                         self._stop.wait(self._turn)
                         self._open(handlers)
                     files = now
@@ -160,10 +185,13 @@ class Membership:
 
     # -- new files ---------------------------------------------------------------------------------
 
-    def _renew(self) -> bool:
+    def _renew(self, changed: Set[Path]) -> bool:
         """Read what has changed. Returns whether the line must be opened again."""
         papers = Papers.read(self._setup)
         identity, roster = self._same_key(papers.identity), self._same_network(papers.roster)
+        if changed <= {self._setup.book} and roster == self.roster():
+            self._papers = papers  # a member has renewed its certificate
+            return False
         if self._me not in roster.members:
             self._leave_if_removed()
             return False
@@ -171,10 +199,20 @@ class Membership:
         self._tell_changes(roster)
         self._papers, self._ends = papers, expires(identity.cert_path)
         try:
-            self._graph = self._make_graph(roster.names)
+            self._graph = self._graph_of(roster)
         except AmityError as error:  # the old graph, less those who left
             self._audit("error", why="topology", message=str(error))
         return True
+
+    def _graph_of(self, roster: Roster) -> Network:
+        """Who neighbours whom. Where members are found while this peer runs, all do until there are
+        enough for the graph that was planned."""
+        try:
+            return self._make_graph(roster.names)
+        except AmityError:
+            if not roster.any_signed or len(roster.names) > FEW:
+                raise
+            return Network(Full(), roster.names, 0, 0)
 
     def _same_key(self, identity: Identity) -> Identity:
         if identity.fingerprint != self._papers.identity.fingerprint:
@@ -241,3 +279,17 @@ def member_of(papers: Papers, setup: Setup) -> None:
             f"{setup.folder / 'peer.toml'}: peer.listen is empty and the roster has no relay; set"
             " one of them"
         )
+
+
+def _refuse_relay(identity: Identity, roster: Roster, setup: Setup) -> None:
+    if roster.relay is not None and roster.relay.name == identity.name:
+        raise IdentityError(
+            f"{setup.roster}: a relay passes on for those whom its roster lists; say members ="
+            ' "listed" there, with a [[peer]] entry for each'
+        )
+
+
+def known_to(folder: Path) -> Roster:
+    """All members whom the peer of a folder knows, whether it runs or not."""
+    with reading():  # nothing is run
+        return Papers.read(read_setup(folder)).roster

@@ -12,6 +12,7 @@ from typing import Any
 from amity.core import Card, PeerId
 from amity.errors import ConfigError
 from amity.net.accord import Accord
+from amity.net.admitting import Admitting
 from amity.net.answers import Answering
 from amity.net.asking import Asking
 from amity.net.audit import Audit
@@ -65,8 +66,9 @@ class Online:
         handlers = Handlers(
             on_card=self._on_card,
             on_ask=self.service.on_ask,
-            on_live=self.waiting.on_live,
-            on_stranger=lambda name: self.audit("refused", "", "not on the roster", link=name[:63]),
+            on_live=self._on_live,
+            on_stranger=self._on_stranger,
+            on_knock=None if self.admitting is None else self.admitting.on_knock,
         )
         self.status.note(round=round)
         self.board.remember(self.seen.floors())
@@ -76,13 +78,28 @@ class Online:
     def _beat(self) -> None:
         self.waiting.ping()
         self.revoking.beat()
+        if self.admitting is not None:
+            self.admitting.beat()
         self.status.beat()
+
+    def _on_live(self, name: PeerId, here: bool) -> None:
+        if here and self.admitting is not None:
+            self.admitting.met()
+        self.waiting.on_live(name, here)
+
+    def _on_stranger(self, name: str) -> None:
+        if self.admitting is not None:
+            self.admitting.stranger(name)
+        else:
+            self.audit("refused", "", "not on the roster", link=name[:63])
 
     def close(self, round: int) -> None:
         """What moved since the last record stands in the last line of the log."""
         self.stop.set()
         self.line.close()
         self.service.close()
+        if self.admitting is not None:
+            self.admitting.close()
         self._errands.close()
         self._asking.close()
         self._meters.close()
@@ -196,6 +213,19 @@ class Online:
             now=self.membership.revoked,
             present=lambda: [j for j in self.membership.roster().names if self.board.reachable(j)],
             courier=self.courier,
+            errands=self._errands,
+            audit=self.audit,
+        )
+
+    @cached_property
+    def admitting(self) -> Admitting | None:
+        """None where all members are listed."""
+        if not self.papers.roster.any_signed:
+            return None
+        return Admitting(
+            path=self.setup.book,
+            papers=self.membership.papers,
+            link=self.line.link,
             errands=self._errands,
             audit=self.audit,
         )

@@ -54,6 +54,7 @@ from amity.data.partition import samples_of
 from amity.data.samples import PeerData, Pixels
 from amity.errors import ConfigError, DataError
 from amity.net.options import Net
+from amity.net.trust.passes import BOOK
 from amity.net.trust.revoked import REVOKED
 from amity.net.trust.roster import check_name
 from amity.registry import admit
@@ -110,6 +111,11 @@ class Setup:
         """Where lists of revoked members are: what an operator put there, and what others passed
         on."""
         return self.folder / REVOKED, self.state / REVOKED
+
+    @property
+    def book(self) -> Path:
+        """Where the passes of members are kept, if the authority's signature suffices."""
+        return self.state / BOOK
 
     @property
     def identity(self) -> Path:

@@ -208,6 +208,8 @@ class Waiting:
         here = [j for j in near if self._board.alive(j) and self._accord.difference(j) == ""]
         to_come = [j for j in near if j in here or self._board.newest(j) < self._rounds]
         enough = len(here) >= min(self._net.least, len(to_come))
+        if self._net.least and self._roster().any_signed and len(self._roster().names) == 1:
+            return ["members"]  # who they are is still to be found
         return [] if enough else [j for j in to_come if j not in here]
 
     def refuse_solitude(self) -> None:

@@ -77,6 +77,8 @@ class Handlers:
     """A member came, or went."""
     on_stranger: Callable[[str], None]
     """Somebody is linked whose name is on no roster."""
+    on_knock: Callable[[Request], None] | None = None
+    """Somebody who may be on no roster shows who it is; None: nobody is let in but by a roster."""
 
 
 class Link(Protocol):
@@ -99,6 +101,10 @@ class Link(Protocol):
     ) -> Iterator[tuple[int, bytes]]:
         """Parts of the answer with their offsets, as they come, at most `limit` bytes; AskFailed
         where it breaks off. The parts of a bulky answer give way to small ones."""
+
+    def knock(self, data: bytes, *, timeout: float, limit: int) -> Iterator[bytes]:
+        """Show who I am to everybody whom I am linked to, on a roster or not, and what they answer,
+        about `limit` bytes in all. Nothing else goes to those who are on none."""
 
     def close(self) -> None: ...
 

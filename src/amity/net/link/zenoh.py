@@ -68,13 +68,15 @@ class Zenoh(Transport):
 class _Query:
     """A Zenoh query as a request."""
 
-    def __init__(self, query: zenoh.Query, asker: str, method: str) -> None:
+    def __init__(self, query: zenoh.Query, asker: str, method: str, key: str = "") -> None:
+        """`key`: under which it is answered; empty: the one that was asked."""
         self._query, self.asker, self.method = query, asker, method
+        self._key = key or query.key_expr
         payload = query.payload
         self.payload = payload.to_bytes() if payload is not None and len(payload) <= 65536 else b""
 
     def reply(self, data: bytes, offset: int = 0) -> None:
-        self._query.reply(self._query.key_expr, data, attachment=offset.to_bytes(8, "big"))
+        self._query.reply(self._key, data, attachment=offset.to_bytes(8, "big"))
 
     def fail(self, reason: str) -> None:
         self._query.reply_err(reason.encode())
@@ -165,6 +167,8 @@ class ZenohLink:
                 ),
                 session.liveliness().declare_token(f"{mine}/live"),
             ]
+            if roster.any_signed:
+                self._declared.append(session.declare_queryable(f"{mine}/door/*", self._on_knock))
         except zenoh.ZError as error:
             session.close()  # type: ignore[no-untyped-call]
             raise NetworkError(
@@ -213,6 +217,31 @@ class ZenohLink:
             raise AskFailed(short(error)) from None
         yield from parts(timeout + 1)
 
+    def knock(self, data: bytes, *, timeout: float, limit: int) -> Iterator[bytes]:
+        found: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        left = limit
+
+        def put(reply: zenoh.Reply) -> None:
+            nonlocal left
+            if reply.ok is not None and left > 0:  # who sends on and on fills nobody's memory
+                left -= len(reply.ok.payload) + SMALLEST_CHUNK
+                found.put(reply.ok.payload.to_bytes())
+
+        try:
+            self._session.get(
+                f"{self._root}/*/door/{self._me}",
+                zenoh.handlers.Callback(put, lambda: found.put(None)),
+                payload=data,
+                timeout=timeout,
+                target=zenoh.QueryTarget.ALL,
+                consolidation=zenoh.ConsolidationMode.NONE,
+                congestion_control=zenoh.CongestionControl.BLOCK,
+            )
+        except zenoh.ZError as error:
+            raise AskFailed(short(error)) from None
+        while (answer := found.get()) is not None:
+            yield answer
+
     # -- called by Zenoh ---------------------------------------------------------------------------
 
     def _name_in(self, key: str, at: int) -> str:
@@ -227,6 +256,14 @@ class ZenohLink:
         except Exception:
             log.exception("an ask could not be taken")
             request.fail("failed")
+
+    def _on_knock(self, query: zenoh.Query) -> None:
+        asker = self._name_in(str(query.key_expr), 2)
+        request = _Query(query, asker, "door", f"{self._root}/{self._me}/door/{asker}")
+        if self._handlers.on_knock is None or request.asker == self._me:
+            request.done()
+        else:
+            self._handlers.on_knock(request)
 
     def _on_card(self, sample: zenoh.Sample) -> None:
         sender = self._name_in(str(sample.key_expr), 0)

@@ -15,6 +15,8 @@ from amity.net.link.zenoh_settings import dialling, settings
 from amity.net.trust.identity import Identity
 from amity.net.trust.roster import Roster
 
+GROWING = 32
+"""Threads of a kind where members are still to be found."""
 SESSIONS: list[int] = []
 """Processes that have opened a session: Zenoh's threads do not survive a fork, so they must not
 fork peers."""
@@ -77,7 +79,7 @@ def opened(config: dict[str, Any], roster: Roster) -> zenoh.Session:
     seconds (SO_LINGER). With one thread of a kind, as it has by default, all other links stand
     still meanwhile: give it enough of them."""
     if not SESSIONS:
-        threads = max(8, min(64, len(roster.everyone)))
+        threads = max(GROWING if roster.any_signed else 8, min(64, len(roster.everyone)))
         kinds = ", ".join(
             f"{kind}: (worker_threads: {threads})" for kind in ("acc", "app", "net", "tx", "rx")
         )

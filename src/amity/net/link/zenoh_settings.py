@@ -6,6 +6,8 @@ own name:
     amity/NETWORK/OWNER/card              put by OWNER
     amity/NETWORK/OWNER/live              liveliness token of OWNER
     amity/NETWORK/OWNER/rpc/ASKER/METHOD  queries, by ASKER only
+    amity/NETWORK/OWNER/door/ASKER        queries by anybody whom the authority signed, where that
+                                          suffices: ASKER shows its pass, OWNER its own
 """
 
 from __future__ import annotations
@@ -23,17 +25,21 @@ HEARD = [
     *("liveliness_token", "liveliness_query", "declare_liveliness_subscriber"),
 ]
 SAID = ["put", "delete", "reply", "declare_queryable", "liveliness_token"]
+SHOWN = ["query", "reply", "declare_queryable"]
+ANYBODY = "*"
+"""No name: whoever has a link has a certificate of the authority."""
 FOLLOW = ["declare_subscriber", "declare_liveliness_subscriber", "liveliness_query"]
 
 
 def settings(identity: Identity, roster: Roster, listen: str, lease: float) -> dict[str, Any]:
     """Zenoh's own config. Everyone dials every member that stands before it in the roster (links
-    that are only learnt by gossip are never dialled again), and the relay; a peer that nobody can
-    dial is a client of the relay."""
+    that are only learnt by gossip are never dialled again), those whom it must dial first, and the
+    relay; a peer that nobody can dial is a client of the relay."""
     direct = [
         member.address
         for name, member in roster.members.items()
-        if member.address and name < identity.name
+        if member.address and name != identity.name
+        if name < identity.name or name in roster.first
     ]
     relay = [roster.relay.address] if roster.relay and roster.relay.name != identity.name else []
     hidden = not listen
@@ -88,11 +94,15 @@ def access(roster: Roster, root: str) -> dict[str, Any]:
     granted = {name: _member(name, root) for name in roster.names}
     if roster.relay is not None:
         granted[roster.relay.name] = _relay(roster.relay.name, root)
+    subjects = [{"id": name, "cert_common_names": [name]} for name in granted]
+    if roster.any_signed:
+        granted[ANYBODY] = _door(root)
+        subjects.append({"id": ANYBODY})
     return {
         "enabled": True,
         "default_permission": "deny",
         "rules": [rule for rules in granted.values() for rule in rules],
-        "subjects": [{"id": name, "cert_common_names": [name]} for name in granted],
+        "subjects": subjects,
         "policies": [
             {"rules": [rule["id"] for rule in rules], "subjects": [name]}
             for name, rules in granted.items()
@@ -113,7 +123,12 @@ def _allow(id: str, flow: str, keys: list[str], messages: list[str]) -> dict[str
 def _member(name: str, root: str) -> list[dict[str, Any]]:
     return [
         _allow(f"own-{name}", "ingress", [f"{root}/{name}/**"], SAID),
-        _allow(f"ask-{name}", "ingress", [f"{root}/*/rpc/{name}/**"], ["query"]),
+        _allow(
+            f"ask-{name}",
+            "ingress",
+            [f"{root}/*/rpc/{name}/**", f"{root}/*/door/{name}"],
+            ["query"],
+        ),
         _allow(f"follow-{name}", "ingress", [f"{root}/*/card", f"{root}/*/live"], FOLLOW),
         _allow(f"out-{name}", "egress", [f"{root}/**"], HEARD),
     ]
@@ -123,4 +138,10 @@ def _relay(name: str, root: str) -> list[dict[str, Any]]:
     return [
         _allow(f"relay-{flow}-{name}", flow, [f"{root}/**"], HEARD)
         for flow in ("ingress", "egress")
+    ]
+
+
+def _door(root: str) -> list[dict[str, Any]]:
+    return [
+        _allow(f"door-{flow}", flow, [f"{root}/*/door/*"], SHOWN) for flow in ("ingress", "egress")
     ]

@@ -16,6 +16,7 @@ from pathlib import Path
 from amity.errors import AmityError, IdentityError
 from amity.net.ops.reach import Finding, hidden, meet, print_of, reach
 from amity.net.trust.identity import Identity, hosts_of, load_certificates, renewal
+from amity.net.trust.passes import enrolled, my_entry
 from amity.net.trust.roster import Roster, split_address
 
 SOON = timedelta(days=14)
@@ -38,10 +39,14 @@ def check_peer(
         yield Finding("keys", False, str(error))
     try:
         roster = Roster.load(roster_path)
-        yield Finding("roster", True, f"network {roster.network}, {len(roster.members)} members")
+        listed = f"{len(roster.members)} {'dialled first' if roster.any_signed else 'members'}"
+        whoever = ", whoever is signed is a member" * roster.any_signed
+        yield Finding("roster", True, f"network {roster.network}{whoever}, {listed}")
     except AmityError as error:
         yield Finding("roster", False, str(error))
     if identity and roster:
+        if roster.any_signed:
+            roster = enrolled(roster, {}, my_entry(identity, roster, listen), None)
         yield from _entry(identity, roster, roster_path)
     yield _clock(identity_folder)
     yield _port(identity, listen)

@@ -62,6 +62,8 @@ class Swarm:
     enter: Callable[[PeerId], None] | None = None
     """Called first thing in a peer's process."""
     days: float = DAYS
+    any_signed: bool = False
+    """Whether each peer is told of the first one alone, and finds the others by their passes."""
     tell: Tell = nobody
     """Told what happens to the peers, each of which is a cell."""
 
@@ -107,7 +109,11 @@ class Swarm:
             self.certify(name, host)
             identity = Identity.load(self.folder(name) / "identity", name)
             members.append(Member(name, f"{host}:{port}", identity.fingerprint))
-            self.write_peer(name, f"{host}:{port}")
+            own = {"roster": "roster.toml"} if self.any_signed else {}
+            self.write_peer(name, f"{host}:{port}", **own)
+            if self.any_signed:
+                told = Roster.of(NETWORK, {members[0], members[-1]}, any_signed=True)
+                write_atomically(self.folder(name) / "roster.toml", told.dump().encode())
         self.write_roster(Roster.of(NETWORK, members))
 
     def certify(self, name: PeerId, host: str, days: float | None = None) -> None:

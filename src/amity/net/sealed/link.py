@@ -112,6 +112,9 @@ class SealedLink:
                     raise
             self._keys.forget(peer)
 
+    def knock(self, data: bytes, *, timeout: float, limit: int) -> Iterator[bytes]:
+        return self.inner.knock(data, timeout=timeout, limit=limit)
+
     # -- what comes --------------------------------------------------------------------------------
 
     def _on_ask(self, request: Request) -> None:

@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import AttributeOID, ExtendedKeyUsageOID, NameOID
 
 from amity.errors import IdentityError, StorageError
 from amity.files import write_atomically
@@ -38,6 +38,7 @@ CA_KEY, REQUEST = "ca-key.pem", "request.pem"
 EARLIER = timedelta(minutes=5)
 """Clocks of members differ a little: a new certificate is valid at once for all of them."""
 LONGEST = 36500.0
+_PORT = AttributeOID.UNSTRUCTURED_NAME
 _PEM = serialization.Encoding.PEM
 _USES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
@@ -45,17 +46,28 @@ _USES = (
 )
 
 
-def make_key(folder: Path, name: str, hosts: Sequence[str]) -> None:
-    """A new key, and the request for its first certificate."""
+def make_key(folder: Path, name: str, hosts: Sequence[str], port: int | None = None) -> None:
+    """A new key, and the request for its first certificate. The request tells the port, for the
+    roster; no certificate says anything of it."""
     request = _names(name, hosts)
     key = ec.generate_private_key(ec.SECP256R1())
     _write_key(folder / KEY, key, "a new request from it: `amity peer request`")
-    _write_request(folder, request, key)
+    _write_request(folder, request, key, port)
 
 
-def make_request(folder: Path, name: str, hosts: Sequence[str]) -> None:
+def make_request(folder: Path, name: str, hosts: Sequence[str], port: int | None = None) -> None:
     """A new request from the key that is there: the fingerprint stays, so no roster changes."""
-    _write_request(folder, _names(name, hosts), load_key(folder / KEY))
+    _write_request(folder, _names(name, hosts), load_key(folder / KEY), port)
+
+
+def asked_port(path: Path) -> int | None:
+    """The port on which the sender of a request says that it listens; 0: it does not listen; None:
+    it does not say."""
+    try:
+        said = load_request(path).attributes.get_attribute_for_oid(_PORT).value.decode()
+    except (x509.AttributeNotFound, ValueError):
+        return None
+    return int(said) if said.isdecimal() and int(said) <= 65535 else None
 
 
 def ca_init(folder: Path, name: str = "Amity CA", days: float = 3650) -> None:
@@ -252,10 +264,13 @@ def _write_request(
     folder: Path,
     names: tuple[x509.Name, x509.SubjectAlternativeName],
     key: ec.EllipticCurvePrivateKey,
+    port: int | None,
 ) -> None:
     builder = x509.CertificateSigningRequestBuilder(names[0]).add_extension(
         names[1], critical=False
     )
+    if port is not None:
+        builder = builder.add_attribute(_PORT, str(port).encode())
     write_atomically(folder / REQUEST, builder.sign(key, hashes.SHA256()).public_bytes(_PEM))
 
 

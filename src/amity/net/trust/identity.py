@@ -65,7 +65,12 @@ class Identity:
         """The identity in a folder, if the network will accept it under this name today."""
         identity = cls(name, folder, load_key(folder / KEY))
         certificate = load_certificates(identity.cert_path)[0]
-        authority = _issuer(identity, certificate)
+        authority = issuer_of(certificate, load_certificates(identity.ca_path))
+        if authority is None:
+            remedy = f"copy {CA} from the CA that signed it, or renew: {renewal(folder)}"
+            raise IdentityError(
+                f"{identity.cert_path}: is not signed by the {CA} beside it; {remedy}"
+            )
         if public_of(certificate) != identity.public:
             raise IdentityError(
                 f"{identity.cert_path}: belongs to another key than {KEY}; renew it:"
@@ -79,7 +84,7 @@ class Identity:
             )
         for path, one in ((identity.ca_path, authority), (identity.cert_path, certificate)):
             _check_dates(path, one, folder)
-        if not all(side in _usages(certificate) for side in _SIDES):
+        if not has_both_sides(certificate):
             lack = "lacks serverAuth or clientAuth, but a peer serves and dials"
             raise IdentityError(f"{identity.cert_path}: {lack}; renew: {renewal(folder)}")
         return identity
@@ -218,23 +223,27 @@ def hosts_of(holder: x509.Certificate | x509.CertificateSigningRequest) -> tuple
     )
 
 
-def _usages(certificate: x509.Certificate) -> Sequence[x509.ObjectIdentifier]:
+def has_both_sides(certificate: x509.Certificate) -> bool:
+    """Whether a certificate is for serving and for dialling, as a peer does both."""
     try:
-        return list(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
+        found = list(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
     except (x509.ExtensionNotFound, ValueError):
-        return []
+        return False
+    return all(side in found for side in _SIDES)
 
 
-def _issuer(identity: Identity, certificate: x509.Certificate) -> x509.Certificate:
-    for authority in load_certificates(identity.ca_path):
+def issuer_of(
+    certificate: x509.Certificate, authorities: Sequence[x509.Certificate]
+) -> x509.Certificate | None:
+    """The authority that signed a certificate; None: none of these did."""
+    for authority in authorities:
         try:
             certificate.verify_directly_issued_by(authority)
             if authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
                 return authority
         except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
             continue
-    remedy = f"copy {CA} from the CA that signed it, or renew: {renewal(identity.folder)}"
-    raise IdentityError(f"{identity.cert_path}: is not signed by the {CA} beside it; {remedy}")
+    return None
 
 
 def _check_dates(path: Path, certificate: x509.Certificate, folder: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +39,10 @@ class Revoked:
 
     def strike(self, roster: Roster) -> Roster:
         """The roster without those whose keys were revoked. A relay that was revoked is none."""
-        kept = [m for m in roster.members.values() if m.fingerprint not in self.keys]
+        kept = {n: m for n, m in roster.members.items() if m.fingerprint not in self.keys}
         relay = roster.relay
         gone = relay is not None and relay.fingerprint in self.keys
-        return Roster.of(roster.network, kept, None if gone else relay)
+        return replace(roster, members=kept, relay=None if gone else relay)
 
 
 def sign_revoked(

@@ -1,7 +1,9 @@
 """Who takes part: the one list that all members of a network share.
 
 A certificate only says that the authority knows a peer; the roster says that it belongs to this
-network and with which key.
+network and with which key. A roster may leave that to the authority (`members = "any-signed"`):
+then whoever has its certificate is a member, once it has shown it (`passes.py`), and those who are
+listed are dialled first.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from amity.errors import IdentityError, brief, unknown
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+LISTED, ANY_SIGNED = "listed", "any-signed"
+"""Who are the members: those who are listed, or whoever has a certificate of the authority."""
 _ADDRESS = re.compile(r"(?:\[([^\[\]]+)\]|([^\[\]:]+)):([1-9][0-9]{0,4})")
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _DNS = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
@@ -94,6 +98,10 @@ class Roster:
     network: str
     members: Mapping[str, Member]
     relay: Member | None = None
+    any_signed: bool = False
+    """Whether the authority's signature suffices to be a member."""
+    first: frozenset[str] = frozenset()
+    """Whom I dial first, where others are found: those whom the file lists."""
 
     def __post_init__(self) -> None:
         check_name(self.network, "network")
@@ -109,16 +117,23 @@ class Roster:
         )
 
     @classmethod
-    def of(cls, network: str, members: Iterable[Member], relay: Member | None = None) -> Roster:
+    def of(
+        cls,
+        network: str,
+        members: Iterable[Member],
+        relay: Member | None = None,
+        any_signed: bool = False,
+    ) -> Roster:
         """From a list, which unlike a mapping can hold a name twice."""
         members = list(members)
         _refuse_doubles("name", ((member.name, member) for member in members))
-        return cls(network, {member.name: member for member in members}, relay)
+        by_name = {member.name: member for member in members}
+        return cls(network, by_name, relay, any_signed, frozenset(by_name if any_signed else ()))
 
     @classmethod
     def load(cls, path: Path) -> Roster:
         try:
-            return _build(tomllib.loads(path.read_text(encoding="utf-8")))
+            return roster_of(tomllib.loads(path.read_text(encoding="utf-8")))
         except OSError as error:
             raise IdentityError(
                 f"{path}: cannot be read ({error.strerror}); a roster is a file that all members"
@@ -158,6 +173,8 @@ class Roster:
 
     def dump(self) -> str:
         out: dict[str, Any] = {"network": self.network}
+        if self.any_signed:
+            out["members"] = ANY_SIGNED
         if self.relay:
             out["relay"] = asdict(self.relay)
         if self.members:
@@ -177,15 +194,28 @@ def _refuse_doubles(what: str, keyed: Iterable[tuple[object, Member]]) -> None:
         seen[key] = member
 
 
-def _build(table: Mapping[str, Any]) -> Roster:
-    _refuse_unknown("roster", table, ("network", "relay", "peer"))
+def roster_of(table: Mapping[str, Any]) -> Roster:
+    """From what a file says."""
+    _refuse_unknown("roster", table, ("network", "members", "relay", "peer"))
     network, peers, relay = table.get("network"), table.get("peer", []), table.get("relay")
     if not isinstance(network, str):
         raise IdentityError('network: expected a name, such as network = "trial" in the first line')
     if not isinstance(peers, list):
         raise IdentityError("peer: expected [[peer]] above each entry")
     members = [_member(f"[[peer]] number {at}", entry) for at, entry in enumerate(peers, 1)]
-    return Roster.of(network, members, None if relay is None else _member("[relay]", relay))
+    any_signed = is_any_signed(table.get("members", LISTED))
+    relayed = None if relay is None else _member("[relay]", relay)
+    return Roster.of(network, members, relayed, any_signed)
+
+
+def is_any_signed(word: object) -> bool:
+    """What `members` says."""
+    if word not in (LISTED, ANY_SIGNED):
+        raise IdentityError(
+            f'members: expected "{LISTED}" (those with a [[peer]] entry) or "{ANY_SIGNED}" (whoever'
+            f" has a certificate of the authority), got {word!r}"
+        )
+    return word == ANY_SIGNED
 
 
 def _member(where: str, entry: object) -> Member:
