@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from amity.files import plain
+from amity.files import json_text
 from amity.lines import about, of_rounds, parsed
 from amity.live.measure import harmed, number, received, sent, spread
 from amity.live.plan import WorldSeen, as_data, binned, bins_of
@@ -116,7 +115,7 @@ def _in_bins(
 
 
 def as_json(found: Any) -> bytes:
-    return json.dumps(plain(found), ensure_ascii=False, separators=(",", ":")).encode()
+    return json_text(found, (",", ":")).encode()
 
 
 class RoundsKept:

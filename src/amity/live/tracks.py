@@ -7,13 +7,12 @@ back to its checkpoint is told again from its beginning.
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from amity.files import plain
+from amity.files import json_text
 from amity.lines import Bookmark, CutBack, parsed, read_on, text_of
 from amity.live.finding import Subject, digest
 from amity.live.measure import quickly, slowly
@@ -89,7 +88,7 @@ class RecordTrack:
             message = self._message(record)
             self.latest = message
         message = {"t": "round", "track": self.id, "n": place, **message}
-        self.messages.append(json.dumps(plain(message), ensure_ascii=False).encode())
+        self.messages.append(json_text(message).encode())
         self.marks.append(zlib.crc32(line))
 
     def _message(self, record: dict[str, Any]) -> dict[str, Any]:
