@@ -43,6 +43,9 @@ TINY = 20_000
 """Parameters up to which stacking pays on a CPU: beyond, memory sets the pace and workers do
 better."""
 LARGEST_GROUP = 64
+LIGHT, WHOLE_GROUP = 5_000, 32
+"""Parameters up to which a step of so many peers is mostly overhead: they are one group, since two
+would cost more than the second core brings."""
 
 
 @contextmanager
@@ -140,7 +143,8 @@ def settled(config: Config, dataset: Dataset) -> Config:
     - `engine.vectorise`: on for models of up to 20,000 parameters on a CPU and for all on an
       accelerator, where the model can be stacked (no dropout, no augmentation, no DP-SGD,
       operations that torch can batch).
-    - `engine.group`: half of the peers, at most 64.
+    - `engine.group`: half of the peers, at most 64; up to 32 of them are one group if the model has
+      up to 5,000 parameters.
     - `train.precision`: bf16 where the device multiplies it natively and models are not tiny, else
       fp32.
     """
@@ -150,7 +154,7 @@ def settled(config: Config, dataset: Dataset) -> Config:
     learner = make_learner(config, dataset.shape, dataset.target)
     tiny = sum(p.numel() for p in learner.module.parameters()) <= TINY
     stacks = _stacks(config, learner, blank(dataset.shape, 1, learner.device))
-    group = own.group or (min(LARGEST_GROUP, math.ceil(config.peers / 2)) if stacks else 1)
+    group = own.group or (_group(config.peers, learner.layout.size) if stacks else 1)
     bf16 = native_bf16(learner.device) and not tiny
     precision = train.precision if train.precision != "auto" else "bf16" if bf16 else "fp32"
     return config.replace(
@@ -160,6 +164,13 @@ def settled(config: Config, dataset: Dataset) -> Config:
             "train.precision": precision,
         }
     )
+
+
+def _group(peers: int, size: int) -> int:
+    """How many peers are trained in one stacked step."""
+    if size <= LIGHT and peers <= WHOLE_GROUP:
+        return peers
+    return min(LARGEST_GROUP, math.ceil(peers / 2))
 
 
 def _stacks(config: Config, learner: Learner, example: Any) -> bool:
