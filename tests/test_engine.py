@@ -31,7 +31,7 @@ from tests.conftest import simulate, tiny
 from tests.test_runs import Stop, StopAfter
 
 KINDS: dict[str, dict[str, Any]] = {
-    "stacked": {"engine": {"group": 3}},
+    "stacked": {},
     "one by one": {"engine": {"vectorise": "off"}},
     "small groups of unequal peers": {
         "engine": {"group": 2},

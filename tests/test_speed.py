@@ -13,7 +13,7 @@ import torch
 from amity.bench import whole
 from amity.errors import Failure
 from amity.files import json_text, plain
-from amity.learn.learner import Learner
+from amity.learn.learner import Learner, native_bf16
 from amity.learn.work import multiplications
 from amity.processes import Aside
 from amity.round import build
@@ -55,23 +55,20 @@ def test_models_that_are_tested_in_one_pass_score_as_each_does_alone(
     assert len(tested) == (alone * len(names) if vectorise == "off" else 0)
 
 
-def test_a_light_network_is_one_group_and_bf16_is_for_heavy_steps(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(build, "native_bf16", lambda _device: True)
-
-    def chosen(**layers: Any) -> tuple[int, str]:
-        config = tiny(**layers)
-        found = settled(config, load_data(config))
-        return found.engine.common.group, found.train.precision
-
-    assert chosen() == (6, "fp32")
-    assert chosen(peers=33, partition={"name": "iid", "samples": 4}) == (17, "fp32")
-    assert chosen(model={"hidden": 100}) == (3, "fp32")
+def test_bf16_is_for_steps_that_are_heavy_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     images = {"name": "synthetic", "shape": "1x28x28", "train": 600}
-    for batch, precision in ((8, "fp32"), (64, "bf16")):
-        config = tiny(data=images, train={"batch": batch}).replace(model="fedavg_cnn")
-        assert settled(config, load_data(config)).train.precision == precision
+
+    def chosen(batch: int, model: str) -> str:
+        config = tiny(data=images, train={"batch": batch}).replace(model=model)
+        return settled(config, load_data(config)).train.precision
+
+    assert chosen(64, "fedavg_cnn") == ("bf16" if native_bf16(torch.device("cpu")) else "fp32")
+    monkeypatch.setattr(build, "native_bf16", lambda _device: True)
+    assert [chosen(64, "fedavg_cnn"), chosen(8, "fedavg_cnn"), chosen(64, "mlp")] == [
+        "bf16",
+        "fp32",
+        "fp32",
+    ]
 
 
 def test_multiplications_are_those_of_the_layers() -> None:

@@ -48,9 +48,6 @@ HEAVY = 50_000_000
 """Multiplications of a training step's forward pass from which bf16 pays: below, its casts cost
 more than faster products bring."""
 LARGEST_GROUP = 64
-LIGHT, WHOLE_GROUP = 5_000, 32
-"""Parameters up to which a step of so many peers is mostly overhead: they are one group, since two
-would cost more than the second core brings."""
 
 
 @contextmanager
@@ -148,8 +145,7 @@ def settled(config: Config, dataset: Dataset) -> Config:
     - `engine.vectorise`: on for models of up to 20,000 parameters on a CPU and for all on an
       accelerator, where the model can be stacked (no dropout, no augmentation, no DP-SGD,
       operations that torch can batch).
-    - `engine.group`: half of the peers, at most 64; up to 32 of them are one group if the model has
-      up to 5,000 parameters.
+    - `engine.group`: half of the peers, at most 64.
     - `train.precision`: bf16 where the device multiplies it natively and a training step is heavy
       (50 million multiplications forward), else fp32.
     """
@@ -159,7 +155,7 @@ def settled(config: Config, dataset: Dataset) -> Config:
     learner = make_learner(config, dataset.shape, dataset.target)
     example = blank(dataset.shape, 1, learner.device)
     stacks = _stacks(config, learner, example)
-    group = own.group or (_group(config.peers, learner.layout.size) if stacks else 1)
+    group = own.group or (min(LARGEST_GROUP, math.ceil(config.peers / 2)) if stacks else 1)
     precision = train.precision if train.precision != "auto" else _precision(learner, example)
     return config.replace(
         **{
@@ -180,13 +176,6 @@ def _precision(learner: Learner, example: Any) -> Precision:
     except Exception:  # anybody's module: what is wrong with it is said where it trains
         return "fp32"
     return "bf16" if work * learner.recipe.batch >= HEAVY else "fp32"
-
-
-def _group(peers: int, size: int) -> int:
-    """How many peers are trained in one stacked step."""
-    if size <= LIGHT and peers <= WHOLE_GROUP:
-        return peers
-    return min(LARGEST_GROUP, math.ceil(peers / 2))
 
 
 def _stacks(config: Config, learner: Learner, example: Any) -> bool:
