@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from amity.bench import whole
+from amity.data import digits
 from amity.errors import Failure
 from amity.files import json_text, plain
 from amity.learn.learner import Learner, native_bf16
@@ -93,6 +97,33 @@ def test_work_done_aside_comes_back_from_another_process_or_says_what_went_wrong
         Aside(fails).result()
     with pytest.raises(Failure, match="died"):
         Aside(lambda: os._exit(3)).result()
+
+
+def test_digits_are_those_of_scikit_learn_wherever_they_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from sklearn.datasets import load_digits
+
+    wanted = load_digits()
+    for there in (True, False):
+        monkeypatch.setattr(Path, "is_file", lambda _path, there=there: there)
+        found = digits.Digits().load()
+        assert np.array_equal(found.pixels.x.numpy()[:, 0], wanted.images)
+        assert np.array_equal(found.pixels.y.numpy(), wanted.target)
+
+
+def test_a_process_leaves_with_its_code_after_its_threads_and_what_was_to_be_done() -> None:
+    program = """
+import atexit, sys, threading
+from amity.processes import leave
+atexit.register(lambda: print("at the end"))
+gate = threading.Event()
+threading.Thread(target=lambda: (gate.wait(), print("a thread"))).start()
+gate.set()
+leave(3)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (3, "a thread\nat the end\n")
 
 
 def test_json_has_null_for_what_is_no_number_and_is_otherwise_as_it_was() -> None:
