@@ -2,11 +2,12 @@
 
     python -m tests.soak [MINUTES] [SEED]            # make soak: 60 minutes
 
-Each peer has a network namespace of its own, with 5 % loss and 200 ms delay where the kernel has
-netem; without root or iproute2 all are on loopback. Every few seconds one fault: a kill (the peer
-is started again), a hang, a cut between the halves, a link that flaps. Two peers are never killed.
-At the end everyone has gone on learning, and memory, open files, threads and checkpoints of those
-two are as large as they were after the first third.
+Each peer has a network namespace of its own; without root or iproute2 all are on loopback. Their
+lines lose 5 % and are late by 200 ms, by netem or, where the kernel has none, by a door in front of
+each peer (`tests/lossy.py`). Every few seconds one fault: a kill (the peer is started again), a
+hang, a cut between the halves, a link that flaps. Two peers are never killed. At the end everyone
+has gone on learning, and memory, open files, threads and checkpoints of those two are as large as
+they were after the first third.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from amity.console import say
-from amity.net.ops.swarm import Swarm
+from amity.net.ops.swarm import Swarm, free_ports
 from amity.net.options import Net
+from amity.net.trust.roster import Roster, split_address
+from tests.lossy import Door, Line, nothing
 from tests.namespaces import Lab, sh, why_not
 from tests.test_chaos import config, last_line, paced
 
 PEERS, ENDLESS = 8, 10**6
-NETEM = "netem loss 5% delay 200ms"
+NETEM, LINE = "netem loss 5% delay 200ms", Line(loss=0.05, delay=0.2)
 GROWTH = {
     "memory": (1.15, 30e6),
     "files": (1.0, 12),
@@ -69,6 +73,7 @@ class Soak:
 
     swarm: Swarm
     lab: Lab | None
+    doors: dict[str, Door]
     draw: random.Random
     readings: dict[str, list[Reading]] = field(default_factory=dict)
     faults: dict[str, int] = field(default_factory=dict)
@@ -84,7 +89,9 @@ class Soak:
     def fault(self) -> None:
         """One at random; it is over when this returns."""
         name = self.draw.choice([n for n in self.swarm.names if n not in self.steady])
-        kinds = [self.kill, self.hang, *([self.cut, self.flap] if self.lab else [])]
+        kinds = [self.kill, self.hang]
+        kinds += [self.cut] if self.lab else []
+        kinds += [self.flap] if self.lab or self.doors else []
         kind = self.draw.choice(kinds)
         self.faults[kind.__name__] = self.faults.get(kind.__name__, 0) + 1
         kind(name)
@@ -107,12 +114,19 @@ class Soak:
         self.lab.heal()
 
     def flap(self, name: str) -> None:
-        assert self.lab is not None
         for _ in range(5):
-            sh(f"ip link set {self.lab.space[name]}o down")
-            time.sleep(self.draw.uniform(0.1, 1))
-            sh(f"ip link set {self.lab.space[name]}o up")
-            time.sleep(self.draw.uniform(0.1, 1))
+            for up in (False, True):
+                self.link(name, up)
+                time.sleep(self.draw.uniform(0.1, 1))
+
+    def link(self, name: str, up: bool) -> None:
+        """A peer's cable, or else its door."""
+        if self.lab is not None:
+            sh(f"ip link set {self.lab.space[name]}o {'up' if up else 'down'}")
+        elif up:
+            self.doors[name].shut.clear()
+        else:
+            self.doors[name].shut.set()
 
     def read(self) -> None:
         for name in self.steady:
@@ -145,13 +159,16 @@ def soak(minutes: float, seed: int, out: Path) -> Soak:
         lab = None if reason else stack.enter_context(Lab(names))
         delayed = lab is not None and all(_netem(lab, name) for name in names)
         say(f"{PEERS} peers {f'on loopback: {reason}' if reason else 'in namespaces'}")
-        say(f"with {NETEM}" if delayed else "without loss and delay: no netem here")
         hosts, enter = (lab.hosts, lab.enter) if lab else ({}, None)
         swarm = Swarm(out, settings, net, hosts=hosts, enter=paced(enter))
         swarm.lay_out()
+        doors = {} if delayed else _doors(swarm, lab)
+        say(f"with {NETEM}" if delayed else f"with {LINE}: no netem here")
+        for door in doors.values():
+            stack.callback(door.open().close)
         stack.callback(swarm.stop)
         swarm.start()
-        run = Soak(swarm, lab, random.Random(seed))
+        run = Soak(swarm, lab, doors, random.Random(seed))
         end, before = time.monotonic() + 60 * minutes, dict.fromkeys(swarm.names, -1)
         looked = time.monotonic()
         while time.monotonic() < end:
@@ -174,6 +191,18 @@ def soak(minutes: float, seed: int, out: Path) -> Soak:
 def _netem(lab: Lab, name: str) -> bool:
     added = ["tc", "qdisc", "add", "dev", f"{lab.space[name]}o", "root", *NETEM.split()]
     return subprocess.run(added, capture_output=True, check=False).returncode == 0
+
+
+def _doors(swarm: Swarm, lab: Lab | None) -> dict[str, Door]:
+    """A door for everyone, at the address that the roster has from now on."""
+    everyone, members, doors = swarm.roster.members.values(), [], {}
+    for at, (member, port) in enumerate(zip(everyone, free_ports(PEERS), strict=True)):
+        host, inside = split_address(member.address)
+        enter = partial(lab.enter, member.name) if lab else nothing
+        doors[member.name] = Door((host, port), (host, inside), LINE, enter, seed=at)
+        members.append(replace(member, address=f"{host}:{port}"))
+    swarm.write_roster(Roster.of(swarm.roster.network, members))
+    return doors
 
 
 def main(minutes: float = 60, seed: int = 1) -> None:

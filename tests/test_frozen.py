@@ -22,7 +22,7 @@ from amity.data.samples import Pixels, Samples
 from amity.errors import ConfigError
 from amity.learn.freezing import freeze
 from amity.learn.layout import layout_of
-from amity.learn.learner import Learner, Recipe
+from amity.learn.learner import Learner, Precision, Recipe
 from amity.learn.optimisers.sgd import Sgd
 from amity.learn.stacked import FitJob, Stack
 from amity.store import commits
@@ -113,9 +113,11 @@ def module_of(kind: Callable[[], nn.Module]) -> nn.Module:
     return module
 
 
-def learner_of(kind: Callable[[], nn.Module], limit: int = MB) -> Learner:
+def learner_of(
+    kind: Callable[[], nn.Module], limit: int = MB, precision: Precision = "fp32"
+) -> Learner:
     module = module_of(kind)
-    learner = Learner(module, layout_of(module), RECIPE)
+    learner = Learner(module, layout_of(module), RECIPE, precision=precision)
     learner.spare(samples().pixels.x[:4], limit)
     return learner
 
@@ -144,6 +146,15 @@ def test_what_lies_below_the_first_trained_layer_is_found_and_left_out(kind: Any
     )
     inside = [cut.module.get_submodule(name) for name in KINDS[kind]]
     assert all("forward" not in vars(part) for part in inside), "the module is as it was"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_is_left_out_in_bf16(kind: Any) -> None:
+    cut, plain = learner_of(kind, precision="bf16"), learner_of(kind, 0, "bf16")
+    assert cut.memory is not None
+    assert [one.name for one in cut.memory.prefix.kept] == KINDS[kind]
+    theta, data = plain.initial(), samples()
+    assert cut.loss(theta, data) == pytest.approx(plain.loss(theta, data), rel=0.01)
 
 
 def test_a_fit_equals_plain_torch_on_what_is_trained_and_leaves_the_rest() -> None:
@@ -412,9 +423,10 @@ def test_a_model_that_cannot_be_trained_so_is_refused_before_a_round(
 def test_too_little_room_is_said_with_the_remedy(caplog: pytest.LogCaptureFixture) -> None:
     model = {"name": "mlp", "hidden": 4000, "freeze": "1.*"}
     engine = {"workers": 1, "vectorise": "off", "group": 1}
+    same = {"model": model, "strategy": "gossip", "rounds": 1, "train": {"precision": "fp32"}}
     starts = []
     for cache in (1, 2, 100):  # for no peer, for some, for all
-        config = tiny(model=model, strategy="gossip", engine={**engine, "cache": cache}, rounds=1)
+        config = tiny(**same, engine={**engine, "cache": cache})
         with caplog.at_level(logging.WARNING, "amity"), simulate(config) as simulation:
             simulation.round()
             starts.append(simulation.crew.matrix("start").clone())

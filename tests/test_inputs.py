@@ -356,6 +356,8 @@ def test_the_next_token_needs_no_answers_and_takes_sequences_of_them() -> None:
         assert found.pixels.y[1].tolist() == [5, last, 0, 0]
     with pytest.raises(DataError, match=r"y must be one class .* use task=tokens"):
         adapt("here", {"x": words}, 0.5)
+    with pytest.raises(DataError, match="sequence 1 has 2 tokens but 3 answers; give one for each"):
+        adapt("here", (words, [[2, 3], [5, 9, 9], [3], [2]]), 0.5, numbers=True)
     with pytest.raises(DataError, match="sequence 1 has one token, and none that follows"):
         adapt("here", {"x": [[1, 2], [3]]}, 0.5, numbers=True)
 

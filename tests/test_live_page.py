@@ -8,8 +8,10 @@ import re
 import shutil
 import signal
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,12 @@ import amity
 from amity.config import Config, resolve
 from amity.events import Event, RoundDone
 from amity.lab.reports import write_report
+from amity.live.finding import Subject
 from amity.net.ops.swarm import Swarm, free_ports
 from amity.net.options import Net
 from amity.store import read_lines
 from tests.conftest import tiny
-from tests.pages import Seen, browser, needs_browser, until, watching
+from tests.pages import Page, Seen, browser, needs_browser, until, watching
 
 __all__ = ["browser"]
 pytestmark = needs_browser
@@ -134,34 +137,78 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_finished_run_is_replayed_and_a_peer_says_why(browser: Any, run: Path) -> None:
-    with watching(run) as page:
-        seen = Seen(browser, page.address)
-        until(lambda: seen.round() == 2)
-        seen.js(
-            "(() => { const s = document.querySelector('input[type=range]'); s.value = 0;"
-            " s.dispatchEvent(new Event('input')); return 1; })()"
-        )
-        until(lambda: seen.round() == 0, "the first round of the replay")
-        is_of_the_records(seen, run, 0)
-        assert "round 1" in seen.text("#network h2")
-        browser.refresh()  # what was chosen stays
-        until(lambda: seen.round() == 0, "the same round after a reload")
-        canvas = browser.find_element("css selector", "#network canvas")
-        canvas.send_keys("\ue014")  # right
-        canvas.send_keys("\ue007")  # enter
-        name = seen.drawn()["peers"][0]
-        until(lambda: name in seen.text("#peer h2"), "the peer that was opened by keys")
-        row = next(x for x in read_lines(run / "why.jsonl") if (x["round"], x["peer"]) == (2, name))
-        told = seen.text("#peer table.numbers tbody tr")
-        for other in edges_of(run, 2, name):
-            said = f"loss {to_three(row['facts']['loss'][other])}"
-            assert said in told, (said, told)
-        for name in ("matrix", "bytes"):
-            seen.js(f"document.querySelector('[data-view={name}],[data-by={name}]').click()")
-        assert "by bytes" in seen.text("#curves h2")
-        assert seen.js("!document.querySelectorAll('#network .stage')[1].hidden")
-        assert seen.complaints() == []
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports whose pictures are empty: drawing them takes most of their time, and other tests look
+    at them."""
+    empty = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"></svg>'
+    monkeypatch.setattr("amity.show.figures.svg", lambda _figure: empty)
+
+
+@dataclass(frozen=True)
+class Served:
+    """One server for several tests, each of which has a folder of its own there."""
+
+    home: Path
+    page: Page
+
+    def of(self, browser: Any, *parts: str) -> Seen:
+        """The page on a run, as soon as the server knows it."""
+        id = Subject(label="", path=self.home.joinpath(*parts), kind="run").id
+        asked = f"{self.page.base}/api/round?token={self.page.token}&cell={id}&round=2"
+        with until(lambda: urllib.request.urlopen(asked, timeout=60), f"{parts} at the server"):
+            return Seen(browser, f"{self.page.address}#cell={id}")
+
+
+@pytest.fixture(scope="module")
+def served(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    home = tmp_path_factory.mktemp("served")
+    shutil.copytree(run, home / "replayed")
+    folders = [home / name for name in ("replayed", "strangers", "compared")]
+    for folder in folders:
+        folder.mkdir(exist_ok=True)
+    with watching(*folders) as page:
+        yield Served(home, page)
+
+
+def slide(seen: Seen, round: int) -> None:
+    seen.js(
+        f"(() => {{ const s = document.querySelector('input[type=range]'); s.value = {round};"
+        " s.dispatchEvent(new Event('input')); return 1; })()"
+    )
+
+
+def test_a_finished_run_is_replayed_and_a_peer_says_why(
+    browser: Any, run: Path, served: Served
+) -> None:
+    seen = served.of(browser, "replayed")
+    until(lambda: seen.round() == 2)
+    slide(seen, 0)
+    until(lambda: seen.round() == 0, "the first round of the replay")
+    is_of_the_records(seen, run, 0)
+    assert "round 1" in seen.text("#network h2")
+    browser.refresh()  # what was chosen stays
+    until(lambda: seen.round() == 0, "the same round after a reload")
+    canvas = browser.find_element("css selector", "#network canvas")
+    canvas.send_keys("\ue014")  # right
+    canvas.send_keys("\ue007")  # enter
+    name = seen.drawn()["peers"][0]
+    until(lambda: name in seen.text("#peer h2"), "the peer that was opened by keys")
+    row = next(x for x in read_lines(run / "why.jsonl") if (x["round"], x["peer"]) == (2, name))
+    told = seen.text("#peer table.numbers tbody tr")
+    for other in edges_of(run, 2, name):
+        said = f"loss {to_three(row['facts']['loss'][other])}"
+        assert said in told, (said, told)
+    for name in ("matrix", "bytes"):
+        seen.js(f"document.querySelector('[data-view={name}],[data-by={name}]').click()")
+    assert "by bytes" in seen.text("#curves h2")
+    assert seen.js("!document.querySelectorAll('#network .stage')[1].hidden")
+    field = browser.find_element("css selector", "#network input[type=search]")
+    for name, title in (("peer-05", "Why peer-05 took"), ("nobody", "No records of nobody")):
+        field.clear()
+        field.send_keys(name + "\ue007")
+        until(lambda title=title: title in seen.text("#peer h2"), "the peer of that name")
+    assert seen.complaints() == []
 
 
 def edges_of(path: Path, round: int, peer: str) -> list[str]:
@@ -174,7 +221,7 @@ def to_three(value: float) -> str:
 
 
 def test_names_of_strangers_are_text_and_nothing_else(
-    browser: Any, run: Path, tmp_path: Path
+    browser: Any, run: Path, served: Served, tmp_path: Path
 ) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "r"))
     evil = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\u2028\''
@@ -185,17 +232,19 @@ def test_names_of_strangers_are_text_and_nothing_else(
     config = (copy / "config.toml").read_text()
     named = config.replace('name = "digits"', "name = '<b onclick=hacked()>digits</b>'")
     (copy / "config.toml").write_text(named)
-    with watching(copy) as page:
-        seen = Seen(browser, page.address)
-        until(lambda: seen.round() == 2)
-        seen.js("document.querySelector('#network details').open = true")
-        until(lambda: evil in seen.text("#network tbody"), "the name as it is")
-        seen.js("amity.page.open(arguments[0])", evil)
-        until(lambda: evil in seen.text("#peer h2"), "the peer of that name")
-        assert "<b onclick" in seen.text("h1")
-        assert seen.js("document.querySelectorAll('img,b,main script').length") == 0
-        assert seen.js("window.hacked ?? null") is None
-        assert seen.complaints() == []
+    copy.rename(served.home / "strangers")
+    seen = served.of(browser, "strangers")
+    until(lambda: seen.round() == 2)
+    seen.js("document.querySelector('#network details').open = true")
+    until(lambda: evil in seen.text("#network tbody"), "the name as it is")
+    seen.js("amity.page.open(arguments[0])", evil)
+    until(lambda: evil in seen.text("#peer h2"), "the peer of that name")
+    assert "<b onclick" in seen.text("h1")
+    named = seen.js("[...document.querySelectorAll('#overview option')].map((o) => o.textContent)")
+    assert len(set(named)) == len(named), "two runs of the same name are told apart"
+    assert seen.js("document.querySelectorAll('img,b,main script').length") == 0
+    assert seen.js("window.hacked ?? null") is None
+    assert seen.complaints() == []
 
 
 def test_a_report_replays_its_run_offline_and_is_a_page_without_a_script(
@@ -210,10 +259,7 @@ def test_a_report_replays_its_run_offline_and_is_a_page_without_a_script(
     seen = Seen(browser, page.as_uri())
     until(lambda: seen.round() == 2, "the last round")
     is_of_the_records(seen, copy, 2)
-    seen.js(
-        "(() => { const s = document.querySelector('input[type=range]'); s.value = 0;"
-        " s.dispatchEvent(new Event('input')); return 1; })()"
-    )
+    slide(seen, 0)
     until(lambda: seen.round() == 0, "the first round")
     is_of_the_records(seen, copy, 0)
     assert evil in seen.text("#network")
@@ -251,9 +297,8 @@ def prints_one_picture(seen: Seen) -> None:
     assert seen.js("document.querySelectorAll('.alone').length") == 0
 
 
-def test_a_report_of_worlds_replays_each_and_a_large_one_says_why_it_does_not(
-    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("undrawn")
+def test_a_report_of_worlds_replays_each(browser: Any, tmp_path: Path) -> None:
     made = amity.compare_worlds(
         ["permute_labels:groups=2", "none"], ["local", "gossip"], [1], tiny(), tmp_path / "w"
     )
@@ -272,44 +317,55 @@ def test_a_report_of_worlds_replays_each_and_a_large_one_says_why_it_does_not(
         until(lambda: len(seen.js("[...document.querySelectorAll('#comparison tbody tr')]")) == 2)
     assert str(tmp_path) not in seen.text("#replay-data")
     assert seen.complaints() == []
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_report_of_a_large_run_says_why_it_replays_nothing(
+    browser: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "w"))
     monkeypatch.setattr("amity.live.bundle.LARGEST", 1000)
-    plain = Seen(browser, write_report(made.path).as_uri())
+    plain = Seen(browser, write_report(copy).as_uri())
     assert "amity watch w" in plain.text("body")
     assert not plain.js("Boolean(document.querySelector('#replay'))")
     assert plain.js("document.querySelectorAll('.saves button').length") > 3
     assert plain.complaints() == []
 
 
-def test_a_comparison_shows_the_table_of_its_records(browser: Any, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("undrawn")
+def test_a_comparison_shows_the_table_of_its_records(browser: Any, served: Served) -> None:
     specs = ["local", "gossip:k=2", "friends", "oracle"]
-    done = amity.compare(specs, [1, 2, 3], tiny(), tmp_path / "c")
-    with watching(tmp_path / "c") as page:
-        seen = Seen(browser, page.address)
-        until(lambda: len(seen.js("[...document.querySelectorAll('#comparison tbody tr')]")) == 4)
-        until(lambda: "3 of 3" in seen.text("#comparison tbody tr:last-child"), "all seeds")
-        rows = seen.js(
+    done = amity.compare(specs, [1, 2, 3], tiny(), served.home / "compared")
+    seen = served.of(browser, "compared", "oracle", "seed-3")
+
+    def rows() -> list[list[str]]:
+        found: list[list[str]] = seen.js(
             "[...document.querySelectorAll('#comparison tbody tr')].map((row) =>"
             " [...row.cells].map((cell) => cell.textContent))"
         )
-        shown = {row[0]: row for row in rows}
-        for line in done.lines:
-            assert shown[line.label][1] == f"{100 * line.accuracy:.1f} %"
-            if line.vs_top is not None and line.vs_top_half is not None:
-                gap = f"{100 * line.vs_top:+.1f} ± {100 * line.vs_top_half:.1f}"
-                assert shown[line.label][2] == gap.replace("-", "−")
-        assert ("leads with" in seen.text("#comparison p")) == bool(done.story.leader)
-        lines = seen.js("amity.page.curves.lines.map((line) => [line.label, line.seeds])")
-        assert lines == [[spec, 3] for spec in specs]
-        browser.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True},
-        )
-        try:
-            until(lambda: seen.js("innerWidth") == 390)
-            until(lambda: seen.js("document.documentElement.scrollWidth") <= 390, "a phone's width")
-        finally:
-            browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-        assert seen.complaints() == []
+        return found
+
+    until(lambda: "at round 3," in seen.text("#comparison h2"), "the last round")
+    until(lambda: [row[-2:] for row in rows()] == [["3 of 3", "100 %"]] * 4, "all seeds")
+    shown = {row[0]: row for row in rows()}
+    for line in done.lines:
+        assert shown[line.label][1] == f"{100 * line.accuracy:.1f} %"
+        if line.vs_top is not None and line.vs_top_half is not None:
+            gap = f"{100 * line.vs_top:+.1f} ± {100 * line.vs_top_half:.1f}"
+            assert shown[line.label][2] == gap.replace("-", "−")
+    assert ("leads with" in seen.text("#comparison p")) == bool(done.story.leader)
+    lines = seen.js("amity.page.curves.lines.map((line) => [line.label, line.seeds])")
+    assert lines == [[spec, 3] for spec in specs]
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True},
+    )
+    try:
+        until(lambda: seen.js("innerWidth") == 390)
+        until(lambda: seen.js("document.documentElement.scrollWidth") <= 390, "a phone's width")
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert seen.complaints() == []
 
 
 def of_numbers(folder: Path) -> Config:

@@ -14,7 +14,7 @@ import pytest
 
 import amity
 from amity.core import START
-from amity.errors import RunDirError
+from amity.errors import AmityError
 from amity.lab.run import restored
 from amity.round.truth import Friendship
 from amity.show.crossing import crossing
@@ -51,7 +51,7 @@ def test_every_entry_and_every_sentence_is_what_models_and_records_say(call: Cal
         alone, has = 100 * (record.accuracy_alone or 0), 100 * (record.accuracy or 0)
         gain = "better" if has > alone else "worse"
         gained = f"{abs(has - alone):.1f} points {gain}" if has != alone else "the same"
-        assert f"would have {alone:.1f} % alone and has {has:.1f} % ({gained})" in said
+        assert f"would have accuracy {alone:.1f} % alone and has {has:.1f} % ({gained})" in said
         rows = [edge.row for edge in result.edges if edge.peer == name]
         mine = sum(row.get(name, 0) + row.get(START, 0) for row in rows) / len(rows)
         assert f"{100 * mine:.0f} % from itself" in said
@@ -146,26 +146,31 @@ def test_code_that_a_run_names_is_not_run_without_trust(call: Call) -> None:
     Path("ran").unlink()
     code, _, err = call("matrix r")
     assert code == 2
-    assert "r: would run net.py:make, which its config names; look at it first, then say" in err
+    assert f"r: would run {Path('net.py').resolve()} (SHA-256 " in err
+    assert "for 'net.py:make', which you have not run before as it is now" in err
     assert not Path("ran").exists()
     assert call("matrix r --trust")[0] == 0
     assert Path("ran").exists()
+    assert call("matrix r")[0] == 0, "from now on it is mine"
 
 
 @pytest.mark.parametrize(
-    ("file", "text"),
+    ("file", "text", "refused"),
     [
-        ("extended.jsonl", json.dumps({"at": 1, "method": "evil.py:Method"}) + "\n"),
-        ("peers/peer-00/peer.toml", 'data = "evil.py:load"\n'),
-        ("peers/peer-00/state/config.toml", '[strategy]\nname = "evil:Strategy"\n'),
+        ("extended.jsonl", json.dumps({"at": 1, "method": "evil.py:Method"}) + "\n", "would run"),
+        ("peers/peer-00/peer.toml", 'data = "evil.py:load"\n', "no checkpoint"),
+        ("peers/peer-00/state/config.toml", '[strategy]\nname = "evil:Net"\n', "no checkpoint"),
     ],
 )
-def test_code_is_found_wherever_a_directory_may_name_it(file: str, text: str) -> None:
+def test_code_is_not_run_wherever_a_directory_names_it(
+    file: str, text: str, refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     amity.run(tiny(**SMALL), "r")
+    monkeypatch.syspath_prepend(Path.cwd())
     Path("evil.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
     Path("r", file).parent.mkdir(parents=True, exist_ok=True)
     Path("r", file).write_text(text)
-    with pytest.raises(RunDirError, match=r"r: would run evil(\.py)?:\w+, which its config names"):
+    with pytest.raises(AmityError, match=refused):
         amity.matrix("r")
     assert not Path("ran").exists()
 

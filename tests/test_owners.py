@@ -197,7 +197,10 @@ def test_everyone_learns_something_and_the_matrix_has_its_unit(owned: tuple[str,
     assert metric.gain(end, start) > 0
     crossed = result.matrix()
     assert [crossed.own(peer) for peer in crossed.names] == pytest.approx(_leads(result, 1, ""))
-    assert f"has {metric.text(crossed.own('peer-01'))}, and" in crossed.sentences["peer-01"]
+    assert (
+        f"has {metric.called} {metric.text(crossed.own('peer-01'))}, and"
+        in crossed.sentences["peer-01"]
+    )
     assert crossed.called("peer-01").startswith("peer-01 (")
 
 

@@ -343,6 +343,11 @@ def test_files_that_are_no_tables_are_refused_in_one_line(text: str, said: str) 
     assert "\n" not in str(error.value)
 
 
+def test_answers_that_are_named_twice_are_refused_and_never_an_input() -> None:
+    with pytest.raises(ConfigError, match="label=dx and target=age both name the answers; say one"):
+        load(None, ["data=t.csv", "task=regress", "data.label=dx", "data.target=age"])
+
+
 def test_a_file_in_another_encoding_or_of_lists_is_refused() -> None:
     Path("t.csv").write_bytes("größe,label\n1,0\n2,1\n".encode("latin-1"))
     with pytest.raises(DataError, match="is not written in UTF-8; save it as UTF-8"):

@@ -117,10 +117,14 @@ def test_every_strategy_decides_in_every_task(task: str, spec: dict[str, Any]) -
         ("classify", "adamw"),
         ({"name": "classify", "smoothing": 0.2}, "sgd"),
         ("multilabel", "sgd"),
+        ("multilabel", "adam"),
+        ("multilabel", "adamw"),
         ("regress", "sgd"),
         ({"name": "regress", "error": "mae"}, "adam"),
         ({"name": "regress", "error": "huber"}, "adamw"),
         ("tokens", "sgd"),
+        ("tokens", "adam"),
+        ("tokens", "adamw"),
     ],
     ids=str,
 )
@@ -418,6 +422,11 @@ def begin(y: np.ndarray[Any, Any] = NUMBERS, shift: str = "", **layers: Any) -> 
         ({"task": "regress", "y": np.where(PEER == 2, np.nan, 1.0)}, r"example 60 is NaN"),
         ({"task": "multilabel", "y": NUMBERS}, r"each label is 0 or 1"),
         ({"task": "tokens", "y": NUMBERS}, r"ids of tokens"),
+        ({"task": "tokens", "y": ANSWERS["classify"]}, r"no sequences of tokens; .*task=classify"),
+        (
+            {"task": {"name": "classify", "error": "mae"}},
+            r"say which: task=regress, or leave it out",
+        ),
         ({"task": "regress:loss=mse"}, r"unknown option 'loss'; known: delta, error, lead, unit"),
         ({"task": "classify:weights=1,2", "y": ANSWERS["classify"]}, r"2 numbers for 3 classes"),
         ({"task": "regress", "model": wide}, r"must give 1 number for an example, .* \(2, 2\)"),
@@ -432,6 +441,32 @@ def test_what_does_not_fit_is_said_in_one_line_before_a_round(
         begin(**layers)
     assert "\n" not in str(caught.value)
     assert isinstance(caught.value, ConfigError | DataError)
+
+
+def with_answers(y: np.ndarray[Any, Any]) -> Config:
+    """Sequences of tokens with these answers."""
+    data = {"x": IDS[:, :-1], "y": y, "peer": PEER, "split": SPLIT}
+    return of("tokens", data=data).replace(data={"kind": "tokens"})
+
+
+@pytest.mark.parametrize(
+    ("y", "said"),
+    [
+        (np.arange(COUNT) % 3, r"example 0 is 0, which is padding \(40 such .*use task=classify"),
+        (np.where(np.arange(COUNT)[:, None] == 7, 0, IDS[:, 1:]), r"example 7 is nothing but 0"),
+        (IDS[:, 2:], r"5 answers for sequences of 6 tokens; give one for each token"),
+    ],
+)
+def test_answers_that_are_no_next_tokens_are_refused(y: np.ndarray[Any, Any], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        load_data(with_answers(y))
+
+
+def test_answers_inside_of_sequences_that_count_nowhere_are_counted() -> None:
+    tags = IDS[:, 1:] - 1
+    inside = sum(np.trim_zeros(row, "b").tolist().count(0) for row in tags)
+    noted = load_data(with_answers(tags)).notes
+    assert any(note.startswith(f"{inside} answers inside of sequences are 0") for note in noted)
 
 
 def test_a_network_that_answers_once_is_refused_where_every_place_is_asked() -> None:

@@ -92,14 +92,28 @@ def text_of(path: Path, first: int, end: int) -> bytes:
         return stream.read(high - low)
 
 
+def text_after(path: Path, at: int, round: int) -> tuple[bytes, int]:
+    """The same for one round, by somebody who has read everything up to `at`; and where it ends."""
+    try:
+        with open(path, "rb") as stream:
+            size = stream.seek(0, 2)
+            low = _begin(stream, size, round, at if at <= size else 0)
+            high = _begin(stream, size, round + 1, low)
+            stream.seek(low)
+            return stream.read(high - low), high
+    except FileNotFoundError:
+        return b"", 0
+
+
 def of_rounds(path: Path, first: int, end: int) -> list[bytes]:
     """The whole lines of these rounds."""
     return text_of(path, first, end).split(b"\n")[:-1]
 
 
-def _begin(stream: IO[bytes], size: int, round: int) -> int:
-    """Where the first line of this round or a later one begins; else where whole lines end."""
-    low, high = 0, size
+def _begin(stream: IO[bytes], size: int, round: int, low: int = 0) -> int:
+    """Where the first line of this round or a later one begins; else where whole lines end. All
+    lines before `low` are of earlier rounds."""
+    high = size
     while low < high:
         middle = (low + high) // 2
         stream.seek(max(low, middle - 1))

@@ -83,6 +83,8 @@ class Pace:
     _ticks: list[Tick] = field(default_factory=list)
     _left: dict[PeerId, float] = field(default_factory=dict)
     """What each still needs for the training that it is in."""
+    _first: dict[PeerId, int] = field(default_factory=dict)
+    """The first round of each that has been in one."""
 
     def __post_init__(self) -> None:
         self._habit, self._purses = Habit(DEADLINE), Purses(DEADLINE)
@@ -91,14 +93,15 @@ class Pace:
     def tick(self, round: int) -> Tick:
         while len(self._ticks) <= round:
             self._ticks.append(self._next())
+            for name in self._ticks[-1].ready:
+                self._first.setdefault(name, len(self._ticks) - 1)
         return self._ticks[round]
 
     def first(self, name: PeerId) -> int:
         """The first round in which a peer takes part."""
-        round = 0
-        while name not in self.tick(round).ready:
-            round += 1
-        return round
+        while name not in self._first:
+            self.tick(len(self._ticks))
+        return self._first[name]
 
     def _next(self) -> Tick:
         left, purses = self._left, self._purses

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
@@ -42,23 +42,8 @@ class Search:
     """Share of peers that lie, in the second and third table; 0: none."""
     seed: int = 1
     """Of all that is drawn."""
-    view: int = 20
-    """As topology.view."""
-    random: int = 5
-    """As topology.random."""
-    cards: int = 8
-    """As topology.cards."""
-    passed: int = 2
-    """As topology.passed."""
-    answers: int = 3
-    """As topology.answers."""
-
-    def __post_init__(self) -> None:
-        _ = self.rule  # its own checks
-
-    @property
-    def rule(self) -> Discover:
-        return Discover(self.view, self.random, self.cards, self.passed, self.answers)
+    rule: Discover = field(default_factory=Discover)
+    """How they are looked for: the options of topology=discover."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +89,7 @@ def _play(wanted: Search, kind: str, perfect: bool | None, tell: Tell) -> list[S
         cards, liars = _with_liars(wanted, cards, group, perfect)
         lying, group = liars.are, liars.group
     draw = rng(wanted.seed, "circles", kind)
-    salts = draw.integers(2**64, size=(wanted.peers, wanted.random), dtype=np.uint64)
+    salts = draw.integers(2**64, size=(wanted.peers, wanted.rule.random), dtype=np.uint64)
     crowd = Multitude(wanted.rule, cards, salts, liars)
     crowd.begin(_strangers(wanted, draw))
     measure = _Measure(wanted, kind, crowd, group, lying, cards)
@@ -130,7 +115,7 @@ def _world(wanted: Search) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _strangers(wanted: Search, draw: np.random.Generator) -> torch.Tensor:
     """Whom everyone knows at first: others at random, each once."""
-    count = min(wanted.view, wanted.peers - 1)
+    count = min(wanted.rule.view, wanted.peers - 1)
     lots = draw.integers(wanted.peers - count, size=(wanted.peers, count))
     others = np.sort(lots, axis=1) + np.arange(count)
     return torch.from_numpy(others + (others >= np.arange(wanted.peers)[:, None]))
@@ -181,7 +166,7 @@ class _Measure:
         alike = units[few] @ units.T
         alike[:, self._lying] = -1
         alike[torch.arange(len(few)), few] = -1
-        return float(alike.topk(self._wanted.view).values.double().mean())
+        return float(alike.topk(self._wanted.rule.view).values.double().mean())
 
     def of(self, t: int, moved: int, seconds: float) -> Searched:
         crowd, mine = self._crowd, self._honest

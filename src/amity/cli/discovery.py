@@ -27,11 +27,14 @@ def discovery(
     from amity.bench.discovery import Search, search, search_figure
     from amity.config import only, typed
     from amity.lab.run import new_dir
+    from amity.topology import Discover
 
-    keys = [field.name for field in dataclasses.fields(Search)]
-    values = only(words or [], *keys, "out")
+    own, of_rule = ([field.name for field in dataclasses.fields(c)] for c in (Search, Discover))
+    own.remove("rule")
+    values = only(words or [], *own, *of_rule, "out")
     folder = Path(values.pop("out", "") or new_dir("discovery"))
-    wanted = typed("discovery", Search, values)
+    rule = {key: values.pop(key) for key in of_rule if key in values}
+    wanted = typed("discovery", Search, {**values, "rule": typed("discovery", Discover, rule)})
     with err_console.status("searching") as status:
         rows = search(wanted, status.update if err_console.is_terminal else err_console.print)
     lines = "".join(json.dumps(dataclasses.asdict(row)) + "\n" for row in rows)

@@ -229,10 +229,12 @@ def _check_silent(given: Mapping[str, Any]) -> None:
         own = section.registry[nothing].options()
         options = {name: value for name, value in options.items() if name not in own}
         if options.pop("name", nothing) == nothing and options:
-            names = [entry.name for entry in section.registry if entry.name != nothing]
+            option = next(iter(options))
+            others = [entry for entry in section.registry if entry.name != nothing]
+            owners = [entry for entry in others if option in entry.options()] or others
             raise ConfigError(
-                f"{key}.{next(iter(options))}: there is no {key} to which it belongs; say which:"
-                f" {key}={' or '.join(names)}"
+                f"{key}.{option}: there is no {key} to which it belongs; say which:"
+                f" {key}={' or '.join(entry.name for entry in owners)}, or leave it out"
             )
 
 

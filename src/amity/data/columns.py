@@ -131,8 +131,9 @@ def _answered(where: str, columns: Columns, x: Any, numbers: bool) -> Columns:
             f"{where}: y must be one class for each of the {len(x)} examples; for the next token of"
             " sequences use task=tokens"
         )
-    y = next_tokens(where, x) if columns.y is None else like_inputs(where, columns.y, x)
-    return replace(columns, y=y)
+    if columns.y is None:
+        return replace(columns, y=next_tokens(where, x))
+    return replace(columns, y=like_inputs(where, columns.y, x, columns.x))
 
 
 @dataclass(frozen=True)

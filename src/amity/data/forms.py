@@ -164,7 +164,8 @@ def as_numbers(where: str, x: Array) -> Array:
     if not finite.all():
         raise DataError(
             f"{where}: example {int(finite.argmin())} has NaN or Inf ({int((~finite).sum())}"
-            " such examples)"
+            " such examples); fill them in or leave them out, or give a table (.csv), which"
+            " data.missing=median fills"
         )
     return x.astype(np.float32)
 
@@ -251,15 +252,21 @@ def next_tokens(where: str, x: Any) -> Array:
     return ids
 
 
-def like_inputs(where: str, y: Any, x: Any) -> Array:
-    """Answers at every position, as long as the sequences that they belong to."""
+def like_inputs(where: str, y: Any, x: Any, given: Any) -> Array:
+    """Answers at every position, as long as the sequences that they belong to; `given` are these
+    before they were padded or cut."""
     rows = _rows(f"{where}: y", y)
     if not isinstance(x, Given) or isinstance(x.x, Mapping) or not x.vocabulary:
         raise DataError(f"{where}: y are sequences, but x are none")
     if len(rows) != len(x):
         raise DataError(f"{where}: {len(x)} sequences but {len(rows)} answers")
     ids: Array = np.zeros_like(x.x)
-    for at, row in enumerate(rows):
+    for at, (row, tokens) in enumerate(zip(rows, _rows(where, given), strict=True)):
+        if len(row) > len(tokens):
+            raise DataError(
+                f"{where}: sequence {at} has {len(tokens)} tokens but {len(row)} answers; give one"
+                " for each token"
+            )
         cut = row[: ids.shape[1]]
         ids[at, : len(cut)] = cut
     return ids

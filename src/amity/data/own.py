@@ -185,6 +185,13 @@ class Table:
         scale = found.schema.scale
         return dataset_of(found.where, found.columns(), self.test_share, scale, numbers=True)
 
+    def __post_init__(self) -> None:
+        if self.target and self.label != LABEL:
+            raise ValueError(
+                f"label={self.label} and target={self.target} both name the answers; say one of"
+                " them (drop=COLUMN leaves a column out)"
+            )
+
     def find(self, *, numbers: bool = False) -> Found:
         """The table, understood as far as possible; with `numbers` its answers are no classes."""
         path, schema = _existing("table", self.path), self._agreed()

@@ -12,7 +12,7 @@ from typing import Any
 from amity.core import PeerId
 from amity.errors import AmityError, RunDirError
 from amity.lab.result import Result
-from amity.store import code_named, differences, read_config
+from amity.store import differences, read_config
 from amity.strategies.local import Local
 from amity.toml import read_toml
 
@@ -81,11 +81,10 @@ def _of_local(result: Result, folder: Path) -> Unaided:
 
 
 def _neighbours(result: Result) -> Iterator[Path]:
-    """Runs of Local with the same seed, in the comparison that holds this run. What names code of
-    its own is not looked at: it would be run."""
+    """Runs of Local with the same seed, in the comparison that holds this run."""
     for cell in cells_of(result.path.parent.parent):
         try:
-            if _is_local(read_toml(cell / "config.toml"), result) and not code_named(cell):
+            if _is_local(read_toml(cell / "config.toml"), result):
                 _of_local(result, cell)
                 yield cell
         except AmityError:  # another world, or not finished

@@ -245,7 +245,7 @@ class Learner:
             prefix = prefix_of(self.module, made, self._forward, self.mode, self._stirred)
         self._load(before, None)
         self.forget()
-        self.memory = None if prefix is None else Outputs(prefix, limit, self.autocast)
+        self.memory = None if prefix is None else Outputs(prefix, limit)
 
     @contextmanager
     def _stirred(self) -> Iterator[None]:

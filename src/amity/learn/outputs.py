@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -55,11 +54,9 @@ def _key(data: Samples) -> Key:
 class Outputs:
     """The outputs of a frozen part, for the examples of all peers of a process."""
 
-    def __init__(
-        self, prefix: Prefix, limit: int, autocast: Callable[[], AbstractContextManager[Any]]
-    ) -> None:
+    def __init__(self, prefix: Prefix, limit: int) -> None:
         """At most `limit` bytes are kept, and at most as many computed at a time."""
-        self.prefix, self.limit, self._autocast = prefix, limit, autocast
+        self.prefix, self.limit = prefix, limit
         self.left = limit
         self._places: dict[Key, _Place] = {}
 
@@ -110,13 +107,9 @@ class Outputs:
     def _fill(self, outputs: list[torch.Tensor], data: Samples) -> None:
         at = 0
         for x, _ in data.chunks(CHUNK):
-            for room, output in zip(outputs, self._compute(x), strict=True):
+            for room, output in zip(outputs, self.prefix.outputs(x), strict=True):
                 room[at : at + len(output)].copy_(output)
             at += len(x)
-
-    def _compute(self, x: Any) -> list[torch.Tensor]:
-        with self._autocast():
-            return self.prefix.outputs(each(x, channels_last))
 
     def recalled(
         self, data: Samples, chosen: torch.Tensor, outputs: list[torch.Tensor]
@@ -138,4 +131,4 @@ class Outputs:
                 yield self.recalled(data, chosen, whole)
                 continue
             x, y = data.pixels.batch(data.index[chosen])
-            yield Recalled(each(x, channels_last), self._compute(x)), y
+            yield Recalled(each(x, channels_last), self.prefix.outputs(x)), y

@@ -8,9 +8,8 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from amity.files import json_text
 from amity.lines import about, of_rounds, parsed
-from amity.live.measure import harmed, number, received, sent, spread
+from amity.live.measure import as_json, harmed, number, received, sent, spread
 from amity.live.plan import WorldSeen, as_data, binned, bins_of
 from amity.live.watched import Watched
 from amity.live.words import sentence_of
@@ -112,10 +111,6 @@ def _in_bins(
         "value": [told[0] if (told := spread(found)) else None for found in values],
         "harmed": bad,
     }
-
-
-def as_json(found: Any) -> bytes:
-    return json_text(found, (",", ":")).encode()
 
 
 class RoundsKept:

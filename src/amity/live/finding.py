@@ -7,6 +7,7 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -138,8 +139,17 @@ def label_of(path: Path) -> str:
     return "/".join(names) if config else path.name
 
 
-def toml(path: Path) -> dict[str, Any]:
-    """A file's keys; none where it cannot be read."""
+def toml(path: Path) -> Mapping[str, Any]:
+    """A file's keys; none where it cannot be read. What was read is kept until the file changes."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return {}
+    return _toml(path, (stat.st_ino, stat.st_mtime_ns, stat.st_size))
+
+
+@lru_cache(maxsize=2 * MOST_CELLS)
+def _toml(path: Path, _stamp: tuple[int, int, int]) -> Mapping[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

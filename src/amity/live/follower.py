@@ -11,24 +11,31 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from amity.files import plain
 from amity.live.finding import MOST_CELLS, find
+from amity.live.measure import as_json
 from amity.live.states import course, rounds_of
 from amity.live.tracks import START, Mark, RecordTrack
 from amity.live.watched import Watched
 
-EVERY = 0.4
-"""Seconds between two looks at the disk."""
+EVERY, BESIDE = 0.4, 1.0
+"""Seconds between two looks at the disk; beside a command, which needs the machine more."""
+SHARE, LONGEST = 0.015, 5.0
+"""The share of one core that looking may take, and the longest pause that this leads to."""
+YIELD = 0.25
+"""Seconds that reading waits at most for those who ask for something."""
 AGAIN = 2.0
 """Seconds between two searches for new runs."""
 RESTS, APIECE = 1.0, 0.005
 """Seconds after which a run that rests is looked at again, and for each run that is watched."""
 MOST_KEPT = 300_000
 """Messages of all tracks."""
+MOST_SAID = 300
+"""Characters of what is said of a run that cannot be shown."""
 BATCH = 1 << 17
 """Bytes that a viewer is told at a time."""
 
@@ -41,18 +48,24 @@ class Follower:
         paths: Sequence[Path],
         labels: Mapping[Path, str] | None = None,
         elsewhere: Callable[[], Sequence[str]] = tuple,
+        every: float = EVERY,
     ) -> None:
         """`elsewhere` says what others who bring records cannot do."""
         self.paths, self._labels, self._elsewhere = list(paths), dict(labels or {}), elsewhere
+        self._every = every
         self.cells: dict[str, Watched] = {}
         self.tracks: dict[str, RecordTrack] = {}
         self._sought_in_vain: list[str] = []
+        self._failed: dict[str, str] = {}
+        """Runs that cannot be shown, and why."""
         self.trouble: list[str] = []
         """What cannot be read, besides what a run says of itself; everyone is told."""
         self._warned = 0
         self.lock = threading.RLock()
         self._listeners: set[Callable[[], None]] = set()
-        self._stop = threading.Event()
+        self._stop, self._free = threading.Event(), threading.Event()
+        self._free.set()
+        self._asking = 0
         self._sought = -AGAIN
         self._thread = threading.Thread(target=self._work, name="follower", daemon=True)
 
@@ -71,11 +84,30 @@ class Follower:
             self._listeners.add(listener)
         return lambda: self._listeners.discard(listener)
 
+    @contextmanager
+    def first(self) -> Iterator[None]:
+        """Whoever asks for something comes first: inside, nothing more is read."""
+        with self.lock:
+            self._asking += 1
+            self._free.clear()
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._asking -= 1
+                if not self._asking:
+                    self._free.set()
+
     # -- reading -----------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        while not self._stop.wait(0.0 if self.look() else EVERY):
-            pass
+        pause = 0.0
+        while not self._stop.wait(pause):
+            self._free.wait(YIELD)
+            begun = time.thread_time()
+            more = self.look()
+            spent = time.thread_time() - begun
+            pause = 0.0 if more else min(LONGEST, max(self._every, spent / SHARE))
         while self.look(last=True):
             pass
 
@@ -91,12 +123,13 @@ class Follower:
         for cell in cells:
             if now < cell.due and not last:
                 continue
-            cell.describe()  # by what its rounds are measured, before they are
-            read = False
-            for track in cell.tracks.values():
-                with self.lock:
-                    read |= track.poll()
-            changed = self._renew(cell)
+            try:
+                read, changed = self._read(cell)
+                self._failed.pop(cell.found.id, None)
+            except Exception as error:  # whatever stands in one, the others go on
+                read = changed = False
+                said = f"{cell.found.path}: cannot be shown ({type(error).__name__}: {error})"
+                self._failed[cell.found.id] = said[:MOST_SAID]
             cell.due = now + (RESTS + len(cells) * APIECE if cell.rests and not read else 0.0)
             more, news = more or read, news or changed
         self._thin()
@@ -105,6 +138,15 @@ class Follower:
             for listener in list(self._listeners):
                 listener()
         return more
+
+    def _read(self, cell: Watched) -> tuple[bool, bool]:
+        """Whether there was anything to read, and whether the network is doing otherwise now."""
+        cell.describe()  # by what its rounds are measured, before they are
+        read = False
+        for track in cell.tracks.values():
+            with self.lock:
+                read |= track.poll()
+        return read, self._renew(cell)
 
     def _seek(self) -> None:
         """Runs that are there now; one that is gone stays, and says so."""
@@ -127,7 +169,7 @@ class Follower:
 
     def _warn(self) -> bool:
         """Whether what cannot be read has changed."""
-        now = [*self._sought_in_vain, *self._elsewhere()]
+        now = [*self._sought_in_vain, *self._failed.values(), *self._elsewhere()]
         with self.lock:
             changed, self.trouble = now != self.trouble, now
             self._warned += changed
@@ -142,7 +184,7 @@ class Follower:
             tracks[track.id] = course(track.path, looks.get(peer, {}).get("status", {}), planned)
             if track.trouble:
                 tracks[track.id]["trouble"] = track.trouble
-        about, state = cell.describe(), {"tracks": tracks, "peers": looks}
+        about, state = cell.about, {"tracks": tracks, "peers": looks}
         now = json.dumps([about, state], sort_keys=True, default=str)
         with self.lock:
             if now == cell.state.get("same"):
@@ -203,4 +245,4 @@ def _since(track: RecordTrack, marks: dict[str, Mark]) -> Iterator[bytes]:
 
 
 def _line(kind: str, fields: Mapping[str, Any]) -> bytes:
-    return json.dumps(plain({"t": kind, **fields}), ensure_ascii=False, default=str).encode()
+    return as_json({"t": kind, **fields})

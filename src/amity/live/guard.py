@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qs
@@ -32,6 +33,8 @@ HEADERS: Mapping[bytes, bytes] = {
     b"permissions-policy": b"camera=(), geolocation=(), microphone=()",
     b"cache-control": b"no-store",
 }
+HOST = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:@/]+))(?::\d{1,5})?")
+"""A name or an address, and perhaps a port."""
 OPEN = "/static/"
 """What anybody may have: files of the package, the same for all."""
 
@@ -64,7 +67,9 @@ class Guard:
         await self.app(scope, receive, dressed)
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
-        heads = {key: value.decode("latin-1") for key, value in scope["headers"]}
+        heads: dict[bytes, str] = {}
+        for key, value in scope["headers"]:  # one that comes twice is neither
+            heads[key] = heads.get(key, "") + value.decode("latin-1")
         host = heads.get(b"host", "")
         if not self._is_me(host):
             return _no(421, "this request is for another host than this one")
@@ -80,7 +85,10 @@ class Guard:
         return None
 
     def _is_me(self, host: str) -> bool:
-        name = host.partition("]")[0][1:] if host.startswith("[") else host.partition(":")[0]
+        named = HOST.fullmatch(host)
+        if named is None:
+            return False
+        name = named[1] or named[2]
         if name.lower() in self.names:
             return True
         try:

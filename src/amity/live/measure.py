@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from operator import gt, lt
 from typing import Any
 
 from amity.errors import AmityError
+from amity.files import plain
 from amity.lines import parsed
 from amity.tasks import ACCURACY, Metric, metric_of
 
@@ -39,7 +41,16 @@ def number(value: Any) -> float | None:
     """A finite number, or nothing."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if value - value == 0 else None
+    try:
+        return float(value) if value - value == 0 else None
+    except OverflowError:  # a whole number beyond all
+        return None
+
+
+def as_json(found: Any) -> bytes:
+    """As it is told. A character that is none (half of a pair) is told as a question mark."""
+    text = json.dumps(plain(found), ensure_ascii=False, separators=(",", ":"), default=str)
+    return text.encode(errors="replace")
 
 
 def received(line: Line) -> int:

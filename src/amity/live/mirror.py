@@ -4,6 +4,7 @@ at the end, and shown from there like those of this machine."""
 from __future__ import annotations
 
 import json
+import os
 import ssl
 import tempfile
 import threading
@@ -35,9 +36,10 @@ SIZE = "x-amity-size"
 
 
 def chunk_of(path: Path, at: int) -> tuple[bytes, int]:
-    """The bytes of a file from a place on, at most `CHUNK` of them; and its size."""
+    """The bytes of a file from a place on, at most `CHUNK` of them; and its size. A link is not
+    followed: what it points to may lie anywhere."""
     try:
-        with open(path, "rb") as stream:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as stream:
             size = stream.seek(0, 2)
             stream.seek(at)
             return stream.read(CHUNK), size

@@ -14,6 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from amity.live.measure import number
+
 GOLDEN = math.pi * (3 - math.sqrt(5))
 """The angle by which seeds of a sunflower follow each other."""
 
@@ -40,9 +42,10 @@ class WorldSeen:
     def _parsed(cls, folder: Path) -> WorldSeen:
         try:
             found = json.loads((folder / "world.json").read_bytes())
-            groups, labels = dict(found["groups"]), dict(found["labels"])
-            return cls(groups, labels, list(found["classes"]), str(found["friend"]))
-        except (OSError, ValueError, KeyError, TypeError):
+            groups = {str(j): int(g) for j, g in found["groups"].items() if number(g) is not None}
+            labels = {str(j): _numbers(held) for j, held in found["labels"].items()}
+            return cls(groups, labels, list(map(str, found["classes"])), str(found["friend"]))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return cls({}, {}, [], "")
 
     def colour(self, peer: str) -> int:
@@ -86,6 +89,10 @@ class WorldSeen:
 @lru_cache(maxsize=64)
 def _read(folder: Path, _stamp: int) -> WorldSeen:
     return WorldSeen._parsed(folder)
+
+
+def _numbers(held: Any) -> list[float]:
+    return [number(share) or 0.0 for share in held] if isinstance(held, list) else []
 
 
 def _centres(sizes: Sequence[int]) -> list[tuple[float, float, float]]:

@@ -30,10 +30,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from amity._version import __version__
-from amity.live.details import RoundsKept, as_json, peer_of
+from amity.live.details import RoundsKept, peer_of
 from amity.live.figures import Figures
 from amity.live.follower import Follower
 from amity.live.guard import Guard
+from amity.live.measure import as_json
 from amity.live.mirror import FILES, SIZE, chunk_of
 from amity.live.standing import table_of
 from amity.live.tracks import Mark, marks_from, marks_to
@@ -99,10 +100,11 @@ class Live:
         self.viewers += 1
         try:
             yield _event("hello", {"version": __version__, "beside": self.beside}, marks)
-            quiet, more = 0.0, True
+            quiet, more, fresh = 0.0, True, True
             while True:
-                ending = self.ending()
-                found, more = await run_in_threadpool(self.follower.news, marks, versions)
+                ending, found = self.ending(), list[bytes]()
+                if fresh or ending:
+                    found, more = await run_in_threadpool(self.follower.news, marks, versions)
                 if found:
                     quiet = 0.0
                     yield _batch(found, marks)
@@ -113,7 +115,8 @@ class Live:
                     quiet = 0.0
                     yield b": here\n\n"
                 if not more and not found:
-                    quiet += await _wait(news)
+                    waited = await _wait(news)
+                    quiet, fresh = quiet + waited, not waited
         finally:
             self.viewers -= 1
             ignore()
@@ -130,17 +133,26 @@ class Live:
         cell, asked = self._cell(request), request.query_params.get("round", "")
         if not asked.isdecimal() or len(asked) > 9:
             raise HTTPException(400, "round: expected a number")
-        return await _data(self._rounds.of, cell, int(asked))
+        return await self._data(self._rounds.of, cell, int(asked))
 
     async def peer(self, request: Request) -> Response:
-        return await _data(peer_of, self._cell(request), request.query_params.get("peer", ""))
+        return await self._data(peer_of, self._cell(request), request.query_params.get("peer", ""))
+
+    async def _data(self, make: Callable[..., Any], *given: Any) -> Response:
+        def made() -> bytes:
+            with self.follower.first():
+                found = make(*given)
+                return found if isinstance(found, bytes) else as_json(found)
+
+        body = await run_in_threadpool(made)
+        return Response(body, media_type="application/json; charset=utf-8")
 
     async def table(self, request: Request) -> Response:
         group = request.query_params.get("group", "")
         cells = [c for c in self.follower.cells.values() if c.about.get("group") == group]
         if not cells:
             raise HTTPException(404, "there is no such comparison here")
-        return await _data(table_of, cells)
+        return await self._data(table_of, cells)
 
     async def figures(self, request: Request) -> Response:
         """Of a run, or of the group that it is part of."""
@@ -183,12 +195,6 @@ async def _wait(news: asyncio.Event) -> float:
         return LOOK
     news.clear()
     return 0.0
-
-
-async def _data(make: Callable[..., Any], *given: Any) -> Response:
-    found = await run_in_threadpool(make, *given)
-    body = found if isinstance(found, bytes) else await run_in_threadpool(as_json, found)
-    return Response(body, media_type="application/json; charset=utf-8")
 
 
 def _batch(messages: list[bytes], marks: dict[str, Mark]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import os
 import secrets
@@ -18,10 +19,10 @@ import uvicorn
 
 from amity.errors import ConfigError, NetworkError
 from amity.live.finding import identity_in
-from amity.live.follower import Follower
+from amity.live.follower import BESIDE, EVERY, Follower
 from amity.live.guard import HERE, Guard
 from amity.live.mirror import Mirror
-from amity.live.server import Live, application
+from amity.live.server import LOOK, Live, application
 
 PORT = 8765
 LONGEST = 1 << 18
@@ -151,6 +152,11 @@ class Server(uvicorn.Server):
             )
         )
 
+    async def main_loop(self) -> None:
+        """As uvicorn's own, which looks ten times a second whether it is to end."""
+        while not await self.on_tick(0):
+            await asyncio.sleep(LOOK)
+
 
 def serve(
     paths: Sequence[Path],
@@ -167,7 +173,7 @@ def serve(
     def lost() -> list[str]:
         return [mirror.trouble for mirror in mirrors if mirror.trouble]
 
-    follower = Follower(folders, labels, lost)
+    follower = Follower(folders, labels, lost, BESIDE if beside else EVERY)
     server: Server | None = None
     live = Live(follower, lambda: server is not None and server.should_exit, beside)
     server = Server(live, where)

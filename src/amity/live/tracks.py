@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from amity.files import json_text
-from amity.lines import Bookmark, CutBack, parsed, read_on, text_of
+from amity.lines import Bookmark, CutBack, parsed, read_on, text_after
 from amity.live.finding import Subject, digest
-from amity.live.measure import quickly, slowly
+from amity.live.measure import as_json, quickly, slowly
 from amity.tasks import ACCURACY, Metric
 
 ROUNDS_AT_A_TIME = 25
@@ -35,7 +34,8 @@ class RecordTrack:
         self.cell, self.peer, self.path = found.id, peer, path
         self.metric: Metric = ACCURACY
         """Of the network that it is part of, which knows it before the first line is read."""
-        self._place = Bookmark()
+        self._place, self._measured = Bookmark(), 0
+        """How far rounds.jsonl was read, and how many bytes of metrics.jsonl."""
         self._moved = [0, 0]
         """Bytes received and sent in all rounds so far, by all peers."""
         self._read = 0
@@ -65,15 +65,15 @@ class RecordTrack:
             changed, self.trouble = said != self.trouble, said
             return changed
         self._read = 0
-        for at, line in enumerate(lines):
+        for line in lines:
+            self._place = self._place.after([line])  # whatever comes of it, it is told once
             self._take(line)
             if self._read > PART:
-                del lines[at + 1 :]
-        self._place = self._place.after(lines)
+                break
         return bool(lines)
 
     def _anew(self) -> None:
-        self._place, self._moved = Bookmark(), [0, 0]
+        self._place, self._measured, self._moved = Bookmark(), 0, [0, 0]
         self.messages.clear()
         self.marks.clear()
         self.values.clear()
@@ -88,12 +88,12 @@ class RecordTrack:
             message = self._message(record)
             self.latest = message
         message = {"t": "round", "track": self.id, "n": place, **message}
-        self.messages.append(json_text(message).encode())
+        self.messages.append(as_json(message))
         self.marks.append(zlib.crc32(line))
 
     def _message(self, record: dict[str, Any]) -> dict[str, Any]:
         t = int(record["round"])
-        text = text_of(self.path / "metrics.jsonl", t, t + 1)
+        text, self._measured = text_after(self.path / "metrics.jsonl", self._measured, t)
         self._read += len(text)
         found = quickly(text, self.metric) or slowly(text, self.metric)
         received, sent = found.pop("moved")

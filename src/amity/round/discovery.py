@@ -7,12 +7,14 @@ the cards that are most like the other's, and a few of its random members:
 
     handed by j to i  =  the most similar to i of j's circle and j itself, and some random members
     view of i         =  the `view` most similar of its view and of all that it was handed
-    random member s   =  the one with the smallest lot h(s, ·) of all that it was handed as random
+    random member s   =  the one with the smallest lot h(s, ·) of all that its random members
+                         handed it as random
 
 The first two lines are T-Man (Jelasity et al. 2009), which NN-Descent (Dong et al. 2011) uses for
 graphs in memory. The third is the sampler of Brahms (Bortnikov et al. 2009): who is named more
 often is not chosen more often: what counts is how many different names of liars a peer has heard.
-The lots are a secret of each peer. docs/DISCOVERY.md says how much that holds.
+Of its view it hears none, for liars can be similar to anybody, but nobody is at random by its own
+doing. The lots are a secret of each peer. docs/DISCOVERY.md says how much that holds.
 
 Nobody is told more than once a round: a peer starts one exchange, and answers at most `answers`.
 """
@@ -93,12 +95,14 @@ def take_in(
     rule: Discover, me: PeerId, circle: Circle, handed: Sequence[Handed], alike: Alike, lot: Lot
 ) -> Circle:
     """My circle after this round's exchanges; `alike` is how similar all of them are to my card.
-    Who showed no card in this round gives way to anybody who did."""
+    Who showed no card in this round gives way to anybody who did. Names at random are believed from
+    random members; from anybody only where a place is empty, and none of those said anything."""
     told = {j for one in handed for j in (*one.best, *one.random)} | {*circle.view}
     view = sorted(told - {me}, key=lambda j: (-alike.get(j, float("-inf")), j))
-    passed = {j for one in handed for j in (*one.random, one.giver) if j in alike} - {me}
+    trusted = {j for one in handed if one.giver in circle.random for j in one.random}
+    anyone = {j for one in handed for j in (*one.random, one.giver)}
     random = []
     for place, now in enumerate(circle.random):
-        found = passed | ({now} if now in alike else set())
+        found = ({now, *trusted} if now in alike else trusted or anyone) & alike.keys() - {me}
         random.append(min(found, key=lambda j: (lot(place, j), j)) if found else now)
     return Circle(tuple(view[: rule.view]), tuple(random))

@@ -8,7 +8,7 @@ Peers are numbers 0 .. m−1, and −1 stands for nobody.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -37,6 +37,13 @@ class Coalition:
     each victim another."""
 
 
+class Ranked(NamedTuple):
+    """Peers by row, and how similar each is to whom the row belongs to."""
+
+    ids: Ids
+    alike: torch.Tensor
+
+
 class Multitude:
     """Cards and circles of all peers."""
 
@@ -50,28 +57,34 @@ class Multitude:
         """`cards_MD` of int8; `salts_MR` of uint64: each peer's secret, by place."""
         self.rule, self.salts, self.liars = rule, salts_MR, liars
         self.peers = len(cards_MD)
-        self._cards = cards_MD
+        self._cards = cards_MD.numpy()
         self._norms = cards_MD.float().norm(dim=1).double()
         self._me = torch.arange(self.peers)
         self._by_group = _members(liars) if liars is not None else []
 
     def begin(self, known_MK: Ids) -> None:
         """Whom everyone knows at first."""
-        self.view = known_MK[:, : self.rule.view].clone()
+        self.view = torch.full((self.peers, self.rule.view), -1)
+        self.view[:, : known_MK.shape[1]] = known_MK[:, : self.rule.view]
+        self._alike = self.similar(self._me, self.view)
         self.random = torch.full((self.peers, self.rule.random), -1)
         self._draw_random(known_MK)
 
     def similar(self, mine: Ids, others_NK: Ids) -> torch.Tensor:
         """cos of the cards of `mine` and of each of its row. Products of int8 are exact in float32,
         so the cosine is the same however many are computed together."""
-        out = torch.empty(others_NK.shape, dtype=torch.float64)
+        them = others_NK.clamp_min(0)
+        dots = np.empty(them.shape, dtype=np.float32)
         for at in range(0, len(mine), ROWS):
-            me, them = mine[at : at + ROWS], others_NK[at : at + ROWS].clamp_min(0)
-            cards = self._cards[them].float()
-            dots = torch.bmm(cards, self._cards[me].float()[:, :, None])[:, :, 0]
-            out[at : at + ROWS] = dots.double() / (self._norms[me][:, None] * self._norms[them])
+            rows = slice(at, at + ROWS)
+            cards = self._cards.take(them[rows].numpy(), 0).astype(np.float32)
+            me = self._cards.take(mine[rows].numpy(), 0).astype(np.float32)
+            np.einsum("nkd,nd->nk", cards, me, out=dots[rows])
+        out: torch.Tensor = torch.from_numpy(dots).double() / (
+            self._norms[mine][:, None] * self._norms[them]
+        )
         if self.liars is not None and self.liars.perfect:
-            out[self.liars.are[others_NK.clamp_min(0)]] = 1.0
+            out[self.liars.are[them]] = 1.0
         return out
 
     # -- one round ---------------------------------------------------------------------------------
@@ -80,20 +93,20 @@ class Multitude:
         """One round; `draws_M4` in [0, 1): with whom, in which turn, what each side passes on.
         Returns how many cards were handed over."""
         asks, places, partners = self._meet(draws_M4)
-        width = self.rule.cards - self.rule.passed
-        best = torch.full((self.peers, 1 + self.rule.answers, width), -1)
-        passed = torch.full((self.peers, 1 + self.rule.answers, self.rule.passed + 1), -1)
-        moved = 0
+        shape = (self.peers, 1 + self.rule.answers)
+        told = torch.full((*shape, self.rule.cards), -1)
+        alike = torch.full((*shape, self.rule.cards), NEVER, dtype=torch.float64)
+        giver = torch.full(shape, -1)
         for givers, takers, slot, draw in (
             (partners, asks, torch.zeros_like(asks), 2),
             (asks, partners, 1 + places, 3),
         ):
-            top, some = self._hand_out(givers, takers, draws_M4[asks.numpy(), draw])
-            best[takers, slot] = top
-            passed[takers, slot] = torch.cat([some, givers[:, None]], 1)
-            moved += int((top >= 0).sum() + (some >= 0).sum())
-        self._take_in(best.flatten(1), passed)
-        return moved
+            handed = self._hand_out(givers, takers, draws_M4[asks.numpy(), draw])
+            told[takers, slot], alike[takers, slot] = handed
+            giver[takers, slot] = givers
+        self._renew_random(told[:, :, self.rule.cards - self.rule.passed :], giver)
+        self._renew_view(told.flatten(1), alike.flatten(1))
+        return int((told >= 0).sum())
 
     def _meet(self, draws_M4: Draws) -> tuple[Ids, Ids, Ids]:
         """Who asks and is answered, in which place, and by whom."""
@@ -111,39 +124,38 @@ class Multitude:
         asks = torch.from_numpy(np.flatnonzero((place < self.rule.answers) & (other.numpy() >= 0)))
         return asks, torch.from_numpy(place)[asks], other[asks]
 
-    def _hand_out(self, givers: Ids, takers: Ids, draws: Draws) -> tuple[Ids, Ids]:
+    def _hand_out(self, givers: Ids, takers: Ids, draws: Draws) -> Ranked:
+        """Whose cards go to each taker: the most similar to it, then those at random."""
         pool = torch.cat([self.view[givers], self.random[givers], givers[:, None]], 1)
-        best = self._best(takers, pool, self.rule.cards - self.rule.passed)
+        alike = self.similar(takers, pool)
+        best = _best(takers, pool, alike, self.rule.cards - self.rule.passed)
         places = self.rule.random
         start = torch.from_numpy((draws * places).astype(np.int64))
         turn = (start[:, None] + torch.arange(self.rule.passed)) % max(places, 1)
-        some = self.random[givers[:, None], turn]
-        some = some.masked_fill((some == takers[:, None]) | _again(some), -1)
-        return (best, some) if self.liars is None else self._lied(givers, takers, best, some, draws)
+        some, near = (part.gather(1, self.rule.view + turn) for part in (pool, alike))
+        again = (some == takers[:, None]) | _again(some)
+        some, near = some.masked_fill(again, -1), near.masked_fill(again, NEVER)
+        handed = Ranked(torch.cat([best.ids, some], 1), torch.cat([best.alike, near], 1))
+        return (
+            handed if self.liars is None else self._lied(self.liars, givers, takers, handed, draws)
+        )
 
-    def _best(self, mine: Ids, others: Ids, count: int) -> Ids:
-        """The most similar to each of `mine`: each once, never itself, and in order of numbers
-        where two are equal."""
-        others = others.sort(dim=1).values
-        alike = self.similar(mine, others)
-        twice = torch.zeros_like(others, dtype=torch.bool)
-        twice[:, 1:] = others[:, 1:] == others[:, :-1]
-        alike[twice | (others == mine[:, None]) | (others < 0)] = NEVER
-        ranked = alike.sort(dim=1, descending=True, stable=True)
-        top = others.gather(1, ranked.indices[:, :count])
-        return top.masked_fill(ranked.values[:, :count] == NEVER, -1)
+    def _renew_view(self, told_MK: Ids, alike_MK: torch.Tensor) -> None:
+        """The most similar of the view and of those who were handed over. Cards stay as they are,
+        so nothing is compared twice."""
+        wide = self.rule.view + 2 * self.rule.cards  # of most peers, nobody is behind that
+        order = (told_MK < 0).int().sort(dim=1, stable=True).indices
+        ids = torch.cat([self.view, told_MK.gather(1, order)], 1)
+        alike = torch.cat([self._alike, alike_MK.gather(1, order)], 1)
+        many = (ids >= 0).sum(1) > wide
+        for rows, width in ((~many, wide), (many, ids.shape[1])):
+            best = _best(self._me[rows], ids[rows, :width], alike[rows, :width], self.rule.view)
+            self.view[rows], self._alike[rows] = best
 
-    def _take_in(self, best_MK: Ids, passed_MSP: Ids) -> None:
-        told = torch.cat([self.view, best_MK, passed_MSP[:, :, :-1].flatten(1)], 1)
-        filled = (told >= 0).sum(1)
-        wide = filled > self.rule.view + self.rule.cards * 2
-        told = told.sort(dim=1, descending=True).values  # nobody is at the end
-        narrow = told[~wide][:, : self.rule.view + self.rule.cards * 2]
-        view = torch.empty_like(self.view)
-        view[~wide] = self._best(self._me[~wide], narrow, self.rule.view)
-        view[wide] = self._best(self._me[wide], told[wide], self.rule.view)
-        self.view = view
-        self._draw_random(passed_MSP.flatten(1))
+    def _renew_random(self, some_MSP: Ids, giver_MS: Ids) -> None:
+        """Names at random are believed from those whom a peer has at random itself."""
+        believed = (giver_MS[:, :, None] == self.random[:, None, :]).any(2)
+        self._draw_random(some_MSP.masked_fill(~believed[:, :, None], -1).flatten(1))
 
     def _draw_random(self, told_MK: Ids) -> None:
         """Of each place, whoever has the smallest lot so far."""
@@ -162,7 +174,7 @@ class Multitude:
     # -- liars -------------------------------------------------------------------------------------
 
     def _attacked(self, other: Ids, draw: Draws) -> Ids:
-        """Coalition ask one of those whom they copied, at random."""
+        """Liars ask one of those whom they copied, at random."""
         other = other.clone()
         for honest, lying in self._by_group:
             if len(honest):
@@ -171,21 +183,30 @@ class Multitude:
         return other
 
     def _lied(
-        self, givers: Ids, takers: Ids, best: Ids, some: Ids, draws: Draws
-    ) -> tuple[Ids, Ids]:
-        """Coalition hand out liars who look like the taker's group."""
-        if self.liars is None:
-            return best, some
-        lying = self.liars.are[givers]
-        for group, (_honest, liars) in enumerate(self._by_group):
-            rows = torch.nonzero(lying & (self.liars.group[takers] == group))[:, 0]
-            if not len(rows) or not len(liars):
+        self, liars: Coalition, givers: Ids, takers: Ids, handed: Ranked, draws: Draws
+    ) -> Ranked:
+        """Liars hand out liars who look like the taker's group."""
+        lying = liars.are[givers]
+        for group, (_honest, others) in enumerate(self._by_group):
+            rows = torch.nonzero(lying & (liars.group[takers] == group))[:, 0]
+            if not len(rows) or not len(others):
                 continue
-            width = best.shape[1] + some.shape[1]
-            start = torch.from_numpy((draws[rows.numpy()] * len(liars)).astype(np.int64))
-            named = liars[(start[:, None] + torch.arange(width)) % len(liars)]
-            best[rows], some[rows] = named[:, : best.shape[1]], named[:, best.shape[1] :]
-        return best, some
+            start = torch.from_numpy((draws[rows.numpy()] * len(others)).astype(np.int64))
+            named = others[(start[:, None] + torch.arange(self.rule.cards)) % len(others)]
+            handed.ids[rows], handed.alike[rows] = named, self.similar(takers[rows], named)
+        return handed
+
+
+def _best(mine: Ids, others: Ids, alike: torch.Tensor, count: int) -> Ranked:
+    """The most similar to each of `mine`: each once, never itself, and in order of numbers where
+    two are equal."""
+    others, order = others.sort(dim=1)
+    alike = alike.gather(1, order)
+    alike[:, 1:].masked_fill_(others[:, 1:] == others[:, :-1], NEVER)
+    alike.masked_fill_((others == mine[:, None]) | (others < 0), NEVER)
+    alike, order = alike.sort(dim=1, descending=True, stable=True)
+    alike, top = alike[:, :count], others.gather(1, order[:, :count])
+    return Ranked(top.masked_fill(alike == NEVER, -1), alike)
 
 
 def lots_of(names: Draws, salts: Draws) -> Draws:

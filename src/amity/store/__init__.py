@@ -36,7 +36,6 @@ from amity.store.reading import (
     schema_of,
 )
 from amity.store.rundir import Checkpointed, RunDir, ended, finished, locked
-from amity.store.trust import code_named, refuse_code
 from amity.store.world import write_world
 
 __all__ = [
@@ -48,7 +47,6 @@ __all__ = [
     "admit_code",
     "best_model",
     "best_records",
-    "code_named",
     "commits",
     "differences",
     "ended",
@@ -63,7 +61,6 @@ __all__ = [
     "read_crossed",
     "read_lines",
     "read_records",
-    "refuse_code",
     "refuse_foreign",
     "refuse_no_run",
     "refuse_others",

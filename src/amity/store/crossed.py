@@ -72,12 +72,13 @@ class Crossed:
         return {peer: self._sentence(peer) for peer in self.names}
 
     def _sentence(self, peer: PeerId) -> str:
-        has, alone = self.own(peer), self.alone.get(peer)
+        has, alone, what = self.own(peer), self.alone.get(peer), self.metric.called
         if alone is None:
-            said = f"has {self.metric.text(has)}, and what it would have alone is not known"
+            said = f"has {what} {self.metric.text(has)}, and what it would have alone is not known"
         else:
             both = (self.metric.text(value) for value in (alone, has))
-            said = "would have {} alone and has {}".format(*both) + f" ({self._gain(has, alone)})"
+            gain = self._gain(has, alone)
+            said = "would have {} {} alone and has {} ({})".format(what, *both, gain)
         return f"{self.called(peer)} {said}; {self._from_whom(peer)}."
 
     def _gain(self, has: float, alone: float) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from amity.data.base import Dataset
-from amity.data.inputs import PAD
+from amity.data.inputs import PAD, Tokens
 from amity.data.target import Target
 from amity.errors import DataError
 from amity.lazy import nn, torch
@@ -53,15 +53,22 @@ class NextToken(Task):
                 "task=tokens: the answers must be ids of tokens, whole numbers from 0 (padding) on,"
                 f" got {y.flatten()[0]:g}; use task=regress for numbers"
             )
-        known = max(dataset.vocabulary.values(), default=0)
-        size, most = known or int(y.max()) + 1, int(y.max())
+        if not dataset.vocabulary:
+            raise DataError(
+                "task=tokens: the inputs are no sequences of tokens; say data.kind=tokens if they"
+                " are ids, or use task=classify for classes"
+            )
+        size, most = max(dataset.vocabulary.values()), int(y.max())
         if most >= size:
             raise DataError(
                 f"task=tokens: an answer is the id {most}, and the last of the vocabulary is"
                 f" {size - 1}; give a larger vocabulary"
             )
+        _refuse_unanswered(y)
+        _refuse_other_lengths(y, dataset)
         places = None if y.dim() == 1 else y.shape[1]
-        return answering(dataset, y, Target(size, places=places))
+        noted = replace(dataset, notes=(*dataset.notes, *_gaps(y)))
+        return answering(noted, y, Target(size, places=places))
 
     def losses(self, z: torch.Tensor, y: torch.Tensor, target: Target) -> torch.Tensor:
         each = self._by_token(z, y)
@@ -155,6 +162,44 @@ class NextToken(Task):
     def wrong(self, y: torch.Tensor, target: Target) -> torch.Tensor:
         """The id v becomes V − v; padding stays."""
         return torch.where(y == PAD, y, target.size - y)
+
+
+def _refuse_unanswered(y: torch.Tensor) -> None:
+    """Every example must have an answer that is no padding."""
+    empty = (y == PAD).view(len(y), -1).all(1)
+    if not bool(empty.any()):
+        return
+    only = "0" if y.dim() == 1 else "nothing but 0"
+    raise DataError(
+        f"task=tokens: the answer to example {int(empty.int().argmax())} is {only}, which is"
+        f" padding ({int(empty.sum())} such examples); use task=classify for classes, number tokens"
+        " from 1 on, or leave these examples out"
+    )
+
+
+def _refuse_other_lengths(y: torch.Tensor, dataset: Dataset) -> None:
+    """Answers at every place belong to sequences that are as long."""
+    shapes = dataset.shape.values() if isinstance(dataset.shape, Mapping) else [dataset.shape]
+    lengths = [shape[0] for shape in shapes if isinstance(shape, Tokens)]
+    if y.dim() == 2 and y.shape[1] not in lengths:
+        raise DataError(
+            f"task=tokens: {y.shape[1]} answers for sequences of {lengths[0]} tokens; give one for"
+            " each token (the id that follows, and 0 where nothing does), or leave y out"
+        )
+
+
+def _gaps(y: torch.Tensor) -> Iterator[str]:
+    """Padding before the end of the answers: left out on purpose, or a class by mistake."""
+    if y.dim() == 1:
+        return
+    real = y != PAD
+    follows = real.flip(1).cummax(1).values.flip(1)
+    inside = int((follows & ~real).sum())
+    if inside:
+        yield (
+            f"{inside:,} answers inside of sequences are 0, which is padding and counts nowhere; if"
+            " 0 is a token or a class, add 1 to all answers"
+        )
 
 
 def _flat(z: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

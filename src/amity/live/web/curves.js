@@ -118,7 +118,7 @@ amity.Curves = class {
   }
 
   height() {
-    return this.stage.clientWidth < 500 ? 240 : 300;
+    return this.stage.clientWidth < 420 ? 240 : 340;
   }
 
   resize() {

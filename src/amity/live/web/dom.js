@@ -8,6 +8,9 @@ amity.DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [4, 2], [12, 4]];
 
 amity.colour = (at) => (at < 0 ? "#888888" : amity.COLOURS[at % amity.COLOURS.length]);
 
+// What is readable on a colour: black on the light ones.
+amity.onColour = (at) => (["#e69f00", "#cc79a7", "#56b4e9", "#009e73"].includes(amity.colour(at)) ? "#000" : "#fff");
+
 amity.el = function (tag, attributes, ...children) {
   const node = document.createElement(tag);
   for (const [key, value] of Object.entries(attributes || {})) {

@@ -176,6 +176,8 @@ amity.Page = class {
     if (data && this.id === id && this.peer === peer) {
       this.peers.show(data, this.cell.metric, await this.alone(data));
       if (scroll) this.peerHome.scrollIntoView({ block: "nearest" });
+    } else if (!data && this.peer === peer && this.peers.data?.peer !== peer) {
+      this.peers.none(peer, this.report ? "They are not in this file; `amity watch` shows every peer." : "They cannot be had now.");
     }
     setTimeout(() => { this.looking = false; if (this.peer && this.peer !== peer) this.lookAt(scroll); }, 800);
   }

@@ -9,12 +9,11 @@ amity.MatrixView = class {
     this.data = null;
     this.at = null;
     this.chosen = null;
-    this.zoom = 1;
     this.canvas = amity.canvas(stage, "the mixing matrix", (width) => Math.round(Math.min(width, 620)), (...given) => this.draw(...given), (...given) => this.mark(...given));
     const node = this.canvas.node;
     node.addEventListener("pointermove", (event) => this.hover(event));
     node.addEventListener("pointerleave", () => { this.at = null; this.canvas.say(""); this.canvas.touch(); });
-    node.addEventListener("click", (event) => { this.hover(event); if (this.at && this.data.peers) this.choose(this.data.peers[this.at[0]]); });
+    node.addEventListener("click", (event) => { this.hover(event); if (this.at) this.choose(this.peer(this.at[0])); });
     node.addEventListener("keydown", (event) => this.key(event));
     this.image = document.createElement("canvas");
   }
@@ -34,24 +33,30 @@ amity.MatrixView = class {
     if (data.peers) for (const [taker, giver, weight] of data.edges) put(taker, giver, weight);
     else data.matrix.forEach((row, taker) => row.forEach((weight, giver) => put(taker, giver, weight)));
     this.most = most || 1;
-    this.picture();
+    this.drawn = "";
     const what = data.peers ? `${this.count} peers` : `${data.count} peers in ${this.count} bins`;
-    this.canvas.node.setAttribute("aria-label", `Mixing matrix of ${what} in round ${data.round + 1}, ordered by groups; the darkest square is a weight of ${amity.weight(this.most)}. Arrow keys move, Enter opens the peer of a row.`);
+    this.canvas.node.setAttribute("aria-label", `Mixing matrix of ${what} in round ${data.round + 1}, ordered by groups; the strongest square is a weight of ${amity.weight(this.most)}. Arrow keys move, Enter opens the peer of a row.`);
     this.canvas.paint();
   }
 
-  // Drawn once for each round, one pixel for each pair; scaled when painted.
-  picture() {
-    const size = Math.max(1, this.count);
+  // Drawn once for each round, one dot for each pair, and scaled when painted. Where that would be less
+  // than a pixel, dots are fewer and larger, and each shows the strongest of its pairs: none is lost.
+  picture(side) {
+    const size = Math.max(1, this.count <= side ? this.count : Math.floor(side / 2));
+    const key = `${size} ${amity.ink("card")}`;
+    if (key === this.drawn) return;
+    this.drawn = key;
     this.image.width = this.image.height = size;
     const context = this.image.getContext("2d"), pixels = context.createImageData(size, size);
+    const dark = Number.parseInt(amity.ink("card").slice(1, 3), 16) < 128, spot = (at) => Math.floor((at * size) / this.count);
+    const [weak, full] = dark ? [[60, 110, 160], [160, 215, 255]] : [[86, 180, 233], [0, 80, 178]];
     for (const [taker, row] of this.rows) {
       for (const [giver, weight] of row) {
-        const strong = Math.sqrt(weight / this.most), at = 4 * (taker * size + giver);
-        pixels.data[at] = Math.round(86 - 86 * strong);
-        pixels.data[at + 1] = Math.round(180 - 100 * strong);
-        pixels.data[at + 2] = Math.round(233 - 55 * strong);
-        pixels.data[at + 3] = Math.round(60 + 195 * strong);
+        const strong = Math.sqrt(weight / this.most), at = 4 * (spot(taker) * size + spot(giver));
+        const alpha = Math.round(60 + 195 * strong);
+        if (alpha <= pixels.data[at + 3]) continue;
+        for (let part = 0; part < 3; part += 1) pixels.data[at + part] = Math.round(weak[part] + (full[part] - weak[part]) * strong);
+        pixels.data[at + 3] = alpha;
       }
     }
     context.putImageData(pixels, 0, 0);
@@ -65,6 +70,7 @@ amity.MatrixView = class {
   draw(context, width, height) {
     if (!this.data) return;
     const { edge, side } = this.frame(width, height), cell = side / this.count;
+    this.picture(side);
     context.imageSmoothingEnabled = false;
     context.drawImage(this.image, edge, edge, side, side);
     context.strokeStyle = amity.ink("rule");
@@ -96,7 +102,7 @@ amity.MatrixView = class {
       context.fillRect(0, begin, edge - 4, long);
       context.fillRect(begin, 0, long, edge - 4);
       if (group >= 0 && long > 12) {
-        context.fillStyle = "#fff";
+        context.fillStyle = amity.onColour(group);
         context.fillText(String(group + 1), (edge - 4) / 2, begin + long / 2);
         context.fillText(String(group + 1), begin + long / 2, (edge - 4) / 2);
       }
@@ -132,16 +138,32 @@ amity.MatrixView = class {
     const x = event.clientX - box.left, y = event.clientY - box.top;
     const column = Math.floor(((x - edge) / side) * this.count), row = Math.floor(((y - edge) / side) * this.count);
     const inside = column >= 0 && row >= 0 && column < this.count && row < this.count;
-    this.at = inside ? [row, column] : null;
-    this.canvas.say(inside ? this.words(row, column) : "", x, y);
+    this.at = inside ? this.strongest(row, column, this.count > side ? Math.ceil(this.count / side) : 0) : null;
+    this.canvas.say(inside ? this.words(...this.at) : "", x, y);
     this.canvas.touch();
+  }
+
+  // What is meant where pairs are smaller than a pixel: the strongest of those at hand.
+  strongest(row, column, reach) {
+    let best = [row, column], most = this.rows.get(row)?.get(column) || 0;
+    for (let taker = row - reach; reach && taker <= row + reach; taker += 1) {
+      for (const [giver, weight] of this.rows.get(taker) || []) {
+        if (Math.abs(giver - column) <= reach && weight > most) [best, most] = [[taker, giver], weight];
+      }
+    }
+    return best;
+  }
+
+  // The peer of a row; of a bin, its first.
+  peer(row) {
+    return (this.data.peers || this.data.first)[row];
   }
 
   key(event) {
     const step = { ArrowRight: [0, 1], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowUp: [-1, 0] }[event.key];
     if (!this.data || (!step && event.key !== "Enter")) return;
     event.preventDefault();
-    if (!step) { if (this.at && this.data.peers) this.choose(this.data.peers[this.at[0]]); return; }
+    if (!step) { if (this.at) this.choose(this.peer(this.at[0])); return; }
     const [row, column] = this.at || [0, 0], last = this.count - 1;
     this.at = [Math.min(last, Math.max(0, row + step[0])), Math.min(last, Math.max(0, column + step[1]))];
     const { edge, side } = this.frame(this.canvas.width, this.canvas.height);

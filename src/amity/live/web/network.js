@@ -22,6 +22,9 @@ amity.aboutPeer = function (data, at, metric) {
   return parts.join("\n");
 };
 
+amity.MASS = 400; // beyond so many lines they are thin while anything moves, and wide when it rests
+amity.CALM = 150; // milliseconds after which it rests
+
 amity.NetworkView = class {
   constructor(stage, choose) {
     this.choose = choose;
@@ -44,7 +47,7 @@ amity.NetworkView = class {
       .force("x", d3.forceX(0).strength(0.06)).force("y", d3.forceY(0).strength(0.08))
       .force("collide", d3.forceCollide(20))
       .force("link", d3.forceLink([]).distance(90).strength((link) => Math.min(0.9, 0.08 + 1.5 * link.weight)))
-      .alphaDecay(0.05).on("tick", () => this.canvas.paint());
+      .alphaDecay(0.05).on("tick", () => this.move());
   }
 
   show(data, metric) {
@@ -61,7 +64,15 @@ amity.NetworkView = class {
     this.start(known);
     const busiest = [...data.edges].sort((a, b) => b[2] - a[2])[0];
     const most = busiest ? `; the largest weight is ${amity.weight(busiest[2])}, which ${data.peers[busiest[0]]} gave ${data.peers[busiest[1]]}` : "; nobody took from anybody";
+    this.move();
     this.canvas.node.setAttribute("aria-label", `Network of ${data.peers.length} peers in round ${data.round + 1}: ${data.edges.length} edges${most}. Arrow keys go from peer to peer, Enter opens one.`);
+  }
+
+  // Something has changed its place: drawn at once, and well when nothing follows.
+  move() {
+    this.still = this.links.length <= amity.MASS;
+    clearTimeout(this.calm);
+    if (!this.still) this.calm = setTimeout(() => { this.still = true; this.canvas.paint(); }, amity.CALM);
     this.canvas.paint();
   }
 
@@ -111,8 +122,9 @@ amity.NetworkView = class {
   draw(context, width, height) {
     if (!this.data || !this.list.length) return;
     this.view = this.frame(width, height);
-    if (this.links.length > 400) this.mass(context);
-    else this.edges(context, this.links, "ink", 0.45);
+    if (this.links.length <= amity.MASS) this.edges(context, this.links, "ink", 0.45);
+    else if (this.still) this.mass(context);
+    else this.sketch(context);
     this.list.forEach((node) => this.node(context, node));
   }
 
@@ -133,26 +145,44 @@ amity.NetworkView = class {
     return [this.view.x + this.view.scale * node.x, this.view.y + this.view.scale * node.y];
   }
 
-  // Thousands of lines, a few strokes: one for each width.
+  // Thousands of lines. A stroke takes a few that are equally wide: one of very many is slow to fill.
   mass(context) {
-    const widths = new Map();
-    for (const link of this.links) {
-      const width = Math.max(0.3, Math.round(18 * link.weight) / 2);
-      if (!widths.has(width)) widths.set(width, []);
-      widths.get(width).push(link);
-    }
-    context.strokeStyle = amity.ink("ink");
-    context.globalAlpha = 0.12;
-    for (const [width, links] of widths) {
-      context.lineWidth = width;
-      context.beginPath();
-      for (const link of links) {
-        context.moveTo(...this.spot(link.source));
-        context.lineTo(...this.spot(link.target));
-      }
-      context.stroke();
+    context.globalAlpha = Math.max(0.04, Math.min(0.16, 160 / this.links.length));
+    for (const [halves, links] of this.alike((weight) => Math.round(18 * weight))) {
+      context.lineWidth = Math.max(0.6, halves / 2);
+      for (let at = 0; at < links.length; at += 8) this.stroke(context, links.slice(at, at + 8));
     }
     context.globalAlpha = 1;
+  }
+
+  // The same in a tenth of the time: thin lines, the darker the more weight.
+  sketch(context) {
+    context.lineWidth = 1;
+    for (const [tenths, links] of this.alike((weight) => Math.ceil(10 * weight))) {
+      context.globalAlpha = Math.min(0.6, 0.06 + 0.08 * tenths);
+      for (const link of links) this.stroke(context, [link]);
+    }
+    context.globalAlpha = 1;
+  }
+
+  alike(key) {
+    const found = new Map();
+    for (const link of this.links) {
+      const at = key(link.weight);
+      if (!found.has(at)) found.set(at, []);
+      found.get(at).push(link);
+    }
+    return found;
+  }
+
+  stroke(context, links) {
+    context.strokeStyle = amity.ink("ink");
+    context.beginPath();
+    for (const link of links) {
+      context.moveTo(...this.spot(link.source));
+      context.lineTo(...this.spot(link.target));
+    }
+    context.stroke();
   }
 
   edges(context, links, ink, strength) {
@@ -164,10 +194,24 @@ amity.NetworkView = class {
       context.lineWidth = Math.max(0.6, 9 * link.weight);
       context.beginPath();
       context.moveTo(x1, y1);
-      context.quadraticCurveTo((x1 + x2) / 2 + (y2 - y1) * 0.12, (y1 + y2) / 2 - (x2 - x1) * 0.12, x2, y2);
+      const x = (x1 + x2) / 2 + (y2 - y1) * 0.12, y = (y1 + y2) / 2 - (x2 - x1) * 0.12;
+      context.quadraticCurveTo(x, y, x2, y2);
       context.stroke();
+      this.arrow(context, x2, y2, Math.atan2(y2 - y, x2 - x), context.lineWidth);
     }
     context.globalAlpha = 1;
+  }
+
+  // Where a line comes to who took.
+  arrow(context, x, y, turn, width) {
+    const from = this.radius() + 1, long = 6 + 1.4 * width, half = 3 + 0.8 * width;
+    const at = (back, aside) => [x - back * Math.cos(turn) - aside * Math.sin(turn), y - back * Math.sin(turn) + aside * Math.cos(turn)];
+    context.fillStyle = context.strokeStyle;
+    context.beginPath();
+    context.moveTo(...at(from, 0));
+    context.lineTo(...at(from + long, half));
+    context.lineTo(...at(from + long, -half));
+    context.fill();
   }
 
   node(context, node, focused = false) {
@@ -178,12 +222,17 @@ amity.NetworkView = class {
     else context.arc(x, y, radius, 0, 2 * Math.PI);
     context.lineWidth = 1.5;
     context.strokeStyle = colour;
-    context.fillStyle = data.there[at] && data.available[at] !== 0 ? colour : amity.ink("card");
+    context.fillStyle = this.filled(at) ? colour : amity.ink("card");
     context.fill();
     context.stroke();
-    if (data.harmed[at] || data.missing[at]) this.ring(context, x, y, radius + 4, "bad", 2, data.harmed[at] ? [] : [2, 3]);
+    const far = radius < 6 ? 2 : 4;
+    if (data.harmed[at] || data.missing[at]) this.ring(context, x, y, radius + far, "bad", far / 2, data.harmed[at] ? [] : [2, 3]);
     if (focused) this.ring(context, x, y, radius + 8, "focus", 3, []);
     if (radius >= 8) this.named(context, node, x, y, radius);
+  }
+
+  filled(at) {
+    return this.data.there[at] && this.data.available[at] !== 0;
   }
 
   ring(context, x, y, radius, ink, width, dash) {
@@ -200,7 +249,7 @@ amity.NetworkView = class {
     const data = this.data, colour = data.colours[node.at];
     context.textAlign = "center";
     context.textBaseline = "middle";
-    context.fillStyle = data.there[node.at] ? "#fff" : amity.ink("ink");
+    context.fillStyle = this.filled(node.at) ? amity.onColour(colour) : amity.ink("ink");
     context.font = `600 ${Math.round(radius * 0.95)}px system-ui, sans-serif`;
     context.fillText(colour >= 0 ? String(colour + 1) : "", x, y + 0.5);
     context.fillStyle = amity.ink("soft");

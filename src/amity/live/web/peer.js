@@ -19,7 +19,17 @@ amity.PeerView = class {
     this.data = null;
   }
 
+  // Nothing is known of it, and why.
+  none(peer, why) {
+    this.home.hidden = false;
+    this.stage.hidden = true;
+    amity.text(this.head, `No records of ${peer}`);
+    amity.fill(this.about, amity.el("p", { role: "status" }, why));
+    amity.fill(this.body);
+  }
+
   show(data, metric, alone) {
+    if (!data.rounds.length && !data.log.length) { this.none(data.peer, "Nobody of this name has done a round here."); return; }
     this.home.hidden = false;
     this.data = data;
     amity.text(this.head, `Why ${data.peer} took whom it took`);

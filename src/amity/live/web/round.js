@@ -26,9 +26,10 @@ amity.RoundView = class {
     this.legend = amity.el("ul", { class: "legend" });
     this.note = amity.el("p", { class: "note" });
     this.list = amity.el("div", {});
+    this.named = amity.el("input", { type: "search", size: 14, maxlength: 200, placeholder: "name of a peer", "aria-label": "open the peer of this name", onchange: () => { if (this.named.value.trim()) this.choose(this.named.value.trim()); } });
     this.rest = amity.el("details", {}, amity.el("summary", {}, "All peers of this round as a list"), this.list);
     this.rest.addEventListener("toggle", () => this.tell());
-    home.append(this.title, amity.el("div", { class: "bar" }, this.buttons, this.zooms), this.stages.network, this.stages.matrix, this.legend,
+    home.append(this.title, amity.el("div", { class: "bar" }, this.buttons, this.zooms, this.named), this.stages.network, this.stages.matrix, this.legend,
       amity.el("div", { class: "bar" }, this.play, this.slider, this.where, this.newest), this.note, this.rest);
     this.views = { network: new amity.NetworkView(this.stages.network, choose), matrix: new amity.MatrixView(this.stages.matrix, choose) };
     this.turn("network", true);
@@ -38,6 +39,7 @@ amity.RoundView = class {
     if (!byItself) this.view = view;
     for (const [name, stage] of Object.entries(this.stages)) stage.hidden = name !== view;
     for (const button of this.buttons) button.setAttribute("aria-pressed", String(button.dataset.view === view));
+    for (const zoom of this.zooms) zoom.hidden = view !== "network";
     this.shown = view;
     this.draw();
   }
@@ -45,7 +47,7 @@ amity.RoundView = class {
   closer(by) {
     const view = this.views.network;
     view.zoom = Math.min(8, Math.max(0.5, view.zoom * by));
-    view.canvas.paint();
+    view.move();
   }
 
   // Another network: nothing of the last one stays.
@@ -74,6 +76,7 @@ amity.RoundView = class {
     if (round < 0) { this.data = null; this.said(); return; }
     round = this.snap ? this.snap(this.cell, round) : round;
     this.round = round;
+    this.slider.max = String(Math.max(0, this.last));
     this.slider.value = String(round);
     this.said();
     this.moved?.(round);
@@ -100,6 +103,7 @@ amity.RoundView = class {
     if (whole) this.kept.set(round, data);
     while (this.kept.size > 40) this.kept.delete(this.kept.keys().next().value);
     if (round !== this.round && !this.waiting) return;
+    if (this.data === data) return;  // nothing new to draw
     this.data = data;
     if (!this.view) this.turn(data.count > amity.MANY ? "matrix" : "network", true);
     this.draw();
@@ -125,7 +129,7 @@ amity.RoundView = class {
     amity.fill(this.legend, items, signs);
     for (const swatch of this.legend.querySelectorAll(".swatch")) swatch.style.background = amity.colour(Number(swatch.dataset.colour));
     const friend = this.data.friend ? ` A friend is ${this.data.friend}.` : "";
-    const words = this.shown === "network" ? "A line is as wide as the weight that one peer gave another's model." : "Row: who took; column: from whom; darker: more weight. Peers that are alike stand side by side.";
+    const words = this.shown === "network" ? "A line is as wide as the weight that one peer gave another's model" + (this.data.edges.length > amity.MASS ? "." : "; its arrow points to who took.") : `Row: who took; column: from whom; the stronger the colour, the more weight.${binned ? " Each square is a mean over a bin of peers." : ""} Peers that are alike stand side by side.`;
     amity.text(this.note, words + friend);
   }
 
