@@ -53,9 +53,18 @@ def plain(value: Any) -> Any:
     return value
 
 
+def json_text(value: Any, separators: tuple[str, str] | None = None) -> str:
+    """As JSON, with null for numbers that are not finite. They are looked for only where there are
+    any, or something that json does not know."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=separators, allow_nan=False)
+    except (TypeError, ValueError):
+        return json.dumps(plain(value), ensure_ascii=False, separators=separators)
+
+
 def dump(record: Mapping[str, Any]) -> bytes:
     """A line of JSON."""
-    return (json.dumps(plain(record), ensure_ascii=False) + "\n").encode()
+    return (json_text(record) + "\n").encode()
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -3,13 +3,10 @@ strategy.k=3`."""
 
 from __future__ import annotations
 
-import atexit
 import io
 import logging
-import os
 import sys
 import traceback
-from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -31,6 +28,7 @@ from amity.cli.use import export, predict, serve
 from amity.cli.watch import watch
 from amity.console import complain, out_console
 from amity.errors import AmityError, brief
+from amity.processes import leave
 
 app = typer.Typer(
     add_completion=False,
@@ -111,20 +109,16 @@ def main() -> None:
 
 
 def run() -> None:
-    """The process `amity`: as `main`, but where the network was at work it ends at once. Threads of
-    Zenoh may still call into Python when the interpreter is half gone, and take the process with
-    them, whatever its exit code was."""
+    """The process `amity`: as `main`, but where something heavy was loaded it ends at once. Threads
+    of Zenoh may still call into Python when the interpreter is half gone, and take the process with
+    them, whatever its exit code was; and to take torch apart costs a second."""
     try:
         main()
     except SystemExit as ended:
         code = ended.code
-    if "zenoh" not in sys.modules:
+    if not {"zenoh", "torch"} & sys.modules.keys():
         raise SystemExit(code)
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code if isinstance(code, int) else int(bool(code)))
+    leave(code, wait="zenoh" not in sys.modules)
 
 
 def _tell(error: Exception) -> int:

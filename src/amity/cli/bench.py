@@ -39,6 +39,9 @@ def bench(
     frozen: Annotated[
         bool, typer.Option("--frozen", help="What it saves to compute a frozen body once, instead.")
     ] = False,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Complete runs, and what their time goes to, instead.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Where the table and the figure go.")] = None,
 ) -> None:
     """Measure the engine beside the plain PyTorch loop and the machine's matrix products, in one
@@ -57,6 +60,8 @@ def bench(
         _scale(folder, as_json)
     elif frozen:
         _frozen(folder, as_json)
+    elif whole:
+        _whole(folder, repeats, as_json)
     else:
         _engine([known[name] for name in names or known], precision, repeats, folder, as_json)
 
@@ -108,6 +113,25 @@ def _frozen(folder: Path, as_json: bool) -> None:
         sizes = (f"{row.frozen:,}", f"{row.trained:,}")
         times = (f"{t:.3g}" for t in seconds)
         table.add_row(row.model, *sizes, *times, *(f"{ratio:.1f}" for ratio in ratios))
+    _tell(folder, rows, table, as_json)
+
+
+def _whole(folder: Path, repeats: int, as_json: bool) -> None:
+    """Complete runs: a table, and no figure."""
+    from amity.bench.whole import PARTS, measure_whole
+
+    with err_console.status("measuring") as status:
+        say = status.update if err_console.is_terminal else err_console.print
+        rows = measure_whole(say, repeats)
+    table = blank_table(("run", "seconds", *(f"{part} (%)" for part in PARTS)), (0,))
+    for row in rows:
+        shares = (f"{100 * row.shares[part]:.0f}" for part in PARTS)
+        table.add_row(row.run, f"{row.seconds:.3g}", *shares)
+    _tell(folder, rows, table, as_json)
+
+
+def _tell(folder: Path, rows: Sequence[Any], table: Table, as_json: bool) -> None:
+    """Rows as JSON or as a table, and into the folder."""
     if as_json:
         _write_json(rows)
     else:

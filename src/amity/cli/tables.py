@@ -10,7 +10,6 @@ import typer
 
 from amity.cli.common import say_data
 from amity.console import blank_table, out_console, say, status
-from amity.data.inputs import described, kind_of
 from amity.errors import ConfigError, DataError
 from amity.files import write_atomically
 
@@ -170,6 +169,8 @@ def _range(column: Column, found: Found | None) -> str:
 
 def _show_dataset(dataset: Dataset) -> None:
     import numpy as np
+
+    from amity.data.inputs import described, kind_of
 
     schema = dataset.schema
     if not schema.columns:

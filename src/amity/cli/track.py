@@ -12,9 +12,9 @@ import typer
 
 from amity.console import out_console, status
 from amity.errors import AmityError, ConfigError, Failure, RunDirError, brief
-from amity.events import RoundDone, Sink
 
 if TYPE_CHECKING:
+    from amity.events import Sink
     from amity.lab.replay import Replay
     from amity.sinks import Opens
 
@@ -88,6 +88,8 @@ def _replays(path: Path) -> list[Replay]:
 
 def _tell(found: Iterable[Replay], chosen: Mapping[str, Opens]) -> int:
     """Tell all events to all sinks; returns how many rounds that were."""
+    from amity.events import RoundDone
+
     rounds = 0
     with ExitStack() as stack:
         opened: dict[str, Sink] = {}

@@ -44,7 +44,7 @@ class Train:
     """Largest norm of a gradient; 0 means any."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Of all passes through the model; parameters and optimiser are fp32. auto: bf16 where the
-    device has it natively and models are not tiny; the run records which."""
+    device has it natively and a step is heavy enough that it pays; the run records which."""
     augment: Literal["none", "crop_flip"] = "none"
     """Random crops (4 pixels of padding) and mirror images while training; never for losses, tests
     or proxies, unless a proxy trains itself (`twins`)."""

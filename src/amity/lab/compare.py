@@ -184,6 +184,22 @@ def compare(
     `sinks` are told what happens, as in `run`. `before` is called with all cells before the first
     is run.
     """
+    comparison = compared(strategies, seeds, config, out, jobs, sinks, before, **overrides)
+    comparison.save()
+    return comparison
+
+
+def compared(
+    strategies: Sequence[str | Strategy],
+    seeds: Sequence[int],
+    config: Given,
+    out: str | Path | None,
+    jobs: int,
+    sinks: Wanted,
+    before: Before,
+    **overrides: Any,
+) -> Comparison:
+    """The same, without its report."""
     if isinstance(strategies, str) or not isinstance(strategies, Iterable):
         raise ConfigError(f"strategies: expected a list, got {strategies!r}; use [{strategies!r}]")
     stream = Stream(sinks_of(config, sinks))
@@ -191,6 +207,4 @@ def compare(
     path = Path(out) if out else new_dir("compare")
     cells = cells_for(base, strategies, seeds, path)
     before(cells)
-    comparison = collect(cells, path, jobs, stream)
-    comparison.save()
-    return comparison
+    return collect(cells, path, jobs, stream)

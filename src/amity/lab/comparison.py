@@ -70,6 +70,13 @@ class Comparison:
         runs = {label: runs for label, runs in self.results.items() if runs}
         return Story(runs, self.alone, self.errors)
 
+    @cached_property
+    def parts(self) -> list[str]:
+        """All that its report says, drawn once."""
+        from amity.show.report import comparison_parts
+
+        return comparison_parts(self)
+
     def figure(self, name: str = "accuracy") -> Figure:
         """A panel of the report as a matplotlib figure: accuracy, gains, bytes, matrix, taken,
         ..."""

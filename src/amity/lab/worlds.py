@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,13 @@ from amity.config import SECTIONS, Config, nested, read_spec
 from amity.core import Strategy
 from amity.errors import ConfigError, RunDirError
 from amity.files import csv_text, write_atomically
-from amity.lab.compare import DEFAULT_STRATEGIES, Before, compare, slug, unseen, with_layer
+from amity.lab.compare import DEFAULT_STRATEGIES, Before, compared, slug, unseen, with_layer
 from amity.lab.comparison import Comparison, read_comparison
 from amity.lab.run import Given, as_config, new_dir, sinks_of
+from amity.processes import Aside
 from amity.show.figures import svg
-from amity.show.side_by_side import markdown, picture, worlds_html
+from amity.show.page import replayed
+from amity.show.side_by_side import PartsOf, markdown, picture, worlds_html
 from amity.sinks.stream import Wanted
 from amity.store import note_command, refuse_foreign
 
@@ -60,12 +63,15 @@ class Worlds:
     def save(self) -> Path:
         """Write summary.csv, summary.md, worlds.svg and report.html; returns the path of the
         report."""
+        return self._write(lambda world: self.comparisons[world].parts)
+
+    def _write(self, parts_of: PartsOf) -> Path:
+        replays, drawn = replayed(self.path), svg(self.figure())
         write_atomically(self.path / "summary.csv", csv_text(self.rows).encode())
         write_atomically(self.path / "summary.md", markdown(self.comparisons).encode())
-        write_atomically(self.path / "worlds.svg", svg(self.figure()).encode())
-        write_atomically(
-            self.path / "report.html", worlds_html(self.comparisons, self.path).encode()
-        )
+        write_atomically(self.path / "worlds.svg", drawn.encode())
+        report = worlds_html(self.comparisons, self.path, parts_of, drawn, replays)
+        write_atomically(self.path / "report.html", report.encode())
         return self.path / "report.html"
 
 
@@ -83,20 +89,28 @@ def compare_worlds(
     """Compare strategies in several worlds: `amity.compare_worlds(["permute_labels:groups=4",
     "none"], ["local", "gossip", "friends"], seeds=[0, 1], partition="iid")`.
 
-    Two worlds of one seed differ in their shift and in nothing else. All else is as in `compare`,
-    which is called once for each world, so sinks are opened anew for each.
+    Two worlds of one seed differ in their shift and in nothing else. All else is as in `compare`:
+    worlds come one after the other, and sinks are opened anew for each. The report of a world is
+    drawn while the next one runs.
     """
     told = sinks_of(config, sinks)
     worlds = _worlds(as_config(config, overrides), shifts)
     path = Path(out) if out else new_dir("worlds")
     _prepare(path, {label: slug(label) for label in worlds})
-    found = {
-        label: compare(strategies, seeds, base, path / slug(label), jobs, told, before)
-        for label, base in worlds.items()
-    }
+    found: dict[str, Comparison] = {}
+    drawn: dict[str, Aside[list[str]]] = {}
+    for label, base in worlds.items():
+        one = compared(strategies, seeds, base, path / slug(label), jobs, told, before)
+        found[label], drawn[label] = one, Aside(partial(_saved, one))
     result = Worlds(path, found)
-    result.save()
+    result._write(lambda world: drawn[world].result())
     return result
+
+
+def _saved(comparison: Comparison) -> list[str]:
+    """Write the report of a world; returns its parts, for the page of all worlds."""
+    comparison.save()
+    return comparison.parts
 
 
 def _worlds(base: Config, shifts: Sequence[str]) -> dict[str, Config]:

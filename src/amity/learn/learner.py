@@ -557,10 +557,14 @@ class Learner:
     def score(self, theta: torch.Tensor, data: Samples, whole: bool = True) -> Score:
         """Metrics and loss on `data`: measurement, so it is not counted as a cost. Not `whole`:
         the leading metric is enough."""
+        return self.task.score(self.tested(theta, data), data.answers, self.target, whole)
+
+    @torch.no_grad()
+    def tested(self, theta: torch.Tensor, data: Samples) -> torch.Tensor:
+        """What the model gives for `data`, as it is measured."""
         self._load(theta, None)
         self.mode(False)
-        z = torch.cat([self._forward(x) for x, _ in self.chunks(data)])
-        return self.task.score(z, data.pixels.y[data.index], self.target, whole)
+        return torch.cat([self._forward(x) for x, _ in self.chunks(data)])
 
     @torch.no_grad()
     def outputs(self, theta: torch.Tensor, x: Any) -> torch.Tensor:

@@ -96,19 +96,37 @@ class _Examples:
             self._kept = self._kept.permute(0, 2, 3, 1).contiguous()
         self._first = torch.arange(len(datas), device=device)[:, None] * self._index.shape[1]
 
-    def batch(self, position: torch.Tensor) -> tuple[Any, torch.Tensor]:
-        """x as G x B x shape, and y one after the other."""
-        at = (self._first[: len(position)] + position.to(self._index.device)).flatten()
-        kept = self._kept
+    def batches(self, position_SGB: torch.Tensor) -> _Batches:
+        """Those of all steps, looked up at once."""
+        rows = self._first + position_SGB.to(self._index.device)
+        return _Batches(self, position_SGB, rows, self._y[rows])
+
+    def at(self, position: torch.Tensor, rows: torch.Tensor) -> Any:
+        """x as G x B x shape."""
+        kept, rows = self._kept, rows.flatten()
         if self._recall is not None:
-            return self._recall.batch(position), self._y.index_select(0, at)
+            return self._recall.batch(position)
         x = (
-            self._pixels.batch(self._index.flatten()[at])[0]
+            self._pixels.batch(self._index.flatten()[rows])[0]
             if kept is None
-            else each(kept, lambda part: part.index_select(0, at))
+            else each(kept, lambda part: part.index_select(0, rows))
         )
-        x = in_groups(x, len(position))
-        return x.permute(0, 1, 4, 2, 3) if self._last else x, self._y.index_select(0, at)
+        x = in_groups(x, position.shape[0])
+        return x.permute(0, 1, 4, 2, 3) if self._last else x
+
+
+class _Batches(NamedTuple):
+    """Batches of S steps: positions in each peer's data, rows of all examples, and answers."""
+
+    examples: _Examples
+    position: torch.Tensor
+    rows: torch.Tensor
+    y: torch.Tensor
+
+    def of(self, step: int, going: int) -> tuple[Any, torch.Tensor]:
+        """Those of the first peers in one step: x as G x B x shape, and y one after the other."""
+        x = self.examples.at(self.position[step, :going], self.rows[step, :going])
+        return x, self.y[step, :going].flatten(0, 1)
 
 
 class _Recall:
@@ -253,12 +271,12 @@ class Stack:
     def _descend(self, descent: Descent, steps: _Steps, examples: _Examples) -> torch.Tensor:
         """All steps of all peers. Returns the losses, S x G."""
         losses = torch.zeros(steps.position.shape[:2])
-        for step in range(len(steps.position)):
+        batches, weights = examples.batches(steps.position), steps.weight.to(self.learner.device)
+        for step in range(steps.counts[0]):
             going = sum(count > step for count in steps.counts)
             descent.go_on(going)
-            x, y = examples.batch(steps.position[step, :going])
-            weight = steps.weight[step, :going].to(y.device)
-            each, gradients = self._gradients(descent, x, y, weight)
+            x, y = batches.of(step, going)
+            each, gradients = self._gradients(descent, x, y, weights[step, :going])
             losses[step, :going] = each.detach()
             self.learner.steps += going
             descent.step(gradients)
@@ -316,7 +334,7 @@ class Stack:
     def losses(self, thetas: Sequence[torch.Tensor], datas: Sequence[Samples]) -> list[float]:
         """Mean loss of each model on its own examples."""
         task, target = self.learner.task, self.learner.target
-        answers = (data.pixels.y[data.index] for data in datas)
+        answers = (data.answers for data in datas)
         return [
             float(task.loss(z, y, target))
             for z, y in zip(self.outputs(thetas, datas), answers, strict=True)
@@ -327,7 +345,7 @@ class Stack:
     ) -> list[Score]:
         """As `Learner.score`, of each model on its own examples."""
         task, target = self.learner.task, self.learner.target
-        answers = (data.pixels.y[data.index] for data in datas)
+        answers = (data.answers for data in datas)
         return [
             task.score(z, y, target, whole)
             for z, y in zip(self.outputs(thetas, datas), answers, strict=True)

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from amity.files import plain
+from amity.files import json_text
 from amity.live.details import peer_of, round_of
 from amity.live.follower import Follower
 from amity.live.standing import table_of
@@ -93,9 +93,7 @@ def replay(path: Path) -> Moving:
     cells = list(follower.cells.values())
     if not any(track.messages for cell in cells for track in cell.tracks.values()):
         return Moving()
-    text = json.dumps(
-        plain(_written(follower, cells, path)), separators=(",", ":"), ensure_ascii=False
-    )
+    text = json_text(_written(follower, cells, path), (",", ":"))
     for sign in "<>&\u2028\u2029":  # nothing in it can be taken for HTML
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return Moving(
@@ -160,7 +158,7 @@ def _rounds(cell: Watched, room: int) -> Iterator[tuple[int, dict[str, Any]]]:
     if not known:
         return
     last = round_of(cell, known[-1])
-    size = len(json.dumps(plain(last)))
+    size = len(json_text(last))
     count = max(1, min(len(known), room // max(1, size)))
     step = (len(known) - 1) / max(1, count - 1) if count > 1 else 1.0
     chosen = {known[-1 - round(at * step)] for at in range(count)}

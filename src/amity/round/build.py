@@ -21,6 +21,7 @@ from amity.data.inputs import Shapes, blank, described, kind_of
 from amity.data.samples import PeerData
 from amity.data.target import Target
 from amity.errors import ConfigError, StrategyError, brief
+from amity.learn.feeding import fed
 from amity.learn.freezing import freeze
 from amity.learn.layout import layout_of
 from amity.learn.learner import Learner, Precision, Recipe, native_bf16
@@ -29,6 +30,7 @@ from amity.learn.stacked import Stack
 from amity.learn.stepping import kept_of
 from amity.learn.tensors import TYPES
 from amity.learn.weights import load_weights
+from amity.learn.work import multiplications
 from amity.peer.attacks import NoAttack, attackers
 from amity.peer.peer import Peer, World
 from amity.peer.privacy import NoPrivacy, needs_opacus
@@ -42,6 +44,9 @@ from amity.tasks import Task
 TINY = 20_000
 """Parameters up to which stacking pays on a CPU: beyond, memory sets the pace and workers do
 better."""
+HEAVY = 50_000_000
+"""Multiplications of a training step's forward pass from which bf16 pays: below, its casts cost
+more than faster products bring."""
 LARGEST_GROUP = 64
 
 
@@ -141,18 +146,17 @@ def settled(config: Config, dataset: Dataset) -> Config:
       accelerator, where the model can be stacked (no dropout, no augmentation, no DP-SGD,
       operations that torch can batch).
     - `engine.group`: half of the peers, at most 64.
-    - `train.precision`: bf16 where the device multiplies it natively and models are not tiny, else
-      fp32.
+    - `train.precision`: bf16 where the device multiplies it natively and a training step is heavy
+      (50 million multiplications forward), else fp32.
     """
     own, train = config.engine.common, config.train
     if own.vectorise == "off" and own.group and train.precision != "auto":
         return config
     learner = make_learner(config, dataset.shape, dataset.target)
-    tiny = sum(p.numel() for p in learner.module.parameters()) <= TINY
-    stacks = _stacks(config, learner, blank(dataset.shape, 1, learner.device))
+    example = blank(dataset.shape, 1, learner.device)
+    stacks = _stacks(config, learner, example)
     group = own.group or (min(LARGEST_GROUP, math.ceil(config.peers / 2)) if stacks else 1)
-    bf16 = native_bf16(learner.device) and not tiny
-    precision = train.precision if train.precision != "auto" else "bf16" if bf16 else "fp32"
+    precision = train.precision if train.precision != "auto" else _precision(learner, example)
     return config.replace(
         **{
             "engine.vectorise": "on" if stacks else "off",
@@ -160,6 +164,18 @@ def settled(config: Config, dataset: Dataset) -> Config:
             "train.precision": precision,
         }
     )
+
+
+def _precision(learner: Learner, example: Any) -> Precision:
+    """What is faster for this model, here."""
+    if not native_bf16(learner.device):
+        return "fp32"
+    learner.mode(False)
+    try:
+        work = multiplications(learner.module, lambda: fed(learner.module, example))
+    except Exception:  # anybody's module: what is wrong with it is said where it trains
+        return "fp32"
+    return "bf16" if work * learner.recipe.batch >= HEAVY else "fp32"
 
 
 def _stacks(config: Config, learner: Learner, example: Any) -> bool:

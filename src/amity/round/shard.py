@@ -223,9 +223,10 @@ class Shard:
         model."""
         peers, models = self._at(names, round), self.final_models(names, round)
         tests = [peer.data.test for peer in peers]
-        local = self._scores([peer.trained for peer in peers], tests, whole=False)
-        mixed = self._scores([peer.start for peer in peers], tests, whole=False)
-        final = self._scores(models, tests)
+        others = {"local": [p.trained for p in peers], "mixed": [p.start for p in peers]}
+        if round == 0:
+            others["start"] = [self.world.initial] * len(peers)
+        final, values = self._tested(models, others, tests)
         held_out = [at for at, peer in enumerate(peers) if len(peer.data.validation)]
         validation = self._scores(
             [models[at] for at in held_out],
@@ -233,20 +234,55 @@ class Shard:
             whole=False,
         )
         validated = dict(zip(held_out, validation, strict=True))
-        judged = validated if self.world.judged else {}
-        first = [self.world.initial] * len(peers) if round == 0 else []
-        untrained = self._scores(first, tests[: len(first)], whole=False)
-        lead = self.world.learner.task.metric.field
-        out = []
-        for at, (a, b, f) in enumerate(zip(local, mixed, final, strict=True)):
-            start = untrained[at] if untrained else None
-            others = {"local": a, "mixed": b, "validation": validated.get(at), "start": start}
-            values: dict[str, Any] = {
-                f"{lead}_{when}": one.value for when, one in others.items() if one is not None
-            }
-            judge = judged[at].loss if at in judged else None
-            out.append(Scores(**scored(lead, f), test_loss=f.loss, loss_validation=judge, **values))
+        lead, out = self.world.learner.task.metric.field, []
+        for at, score in enumerate(final):
+            found: dict[str, Any] = {f"{lead}_{when}": one[at] for when, one in values.items()}
+            if at in validated:
+                found[f"{lead}_validation"] = validated[at].value
+            judge = validated[at].loss if at in validated and self.world.judged else None
+            own = scored(lead, score)
+            out.append(Scores(**own, test_loss=score.loss, loss_validation=judge, **found))
         return out
+
+    def _tested(
+        self,
+        models: Sequence[torch.Tensor],
+        others: Mapping[str, Sequence[torch.Tensor]],
+        tests: Sequence[Samples],
+    ) -> tuple[list[Score], dict[str, list[float]]]:
+        """How good the models of some peers are, and the leading metric of others that they have.
+        All go through in one pass, and a model that a peer has twice only once."""
+        learner, places = self.world.learner, range(len(tests))
+        asked = [(model, at) for model, at in zip(models, places, strict=True)]
+        known = {at: [at] for at in places}
+        which: dict[str, list[int]] = {}
+        for when, thetas in others.items():
+            which[when] = []
+            for at, theta in zip(places, thetas, strict=True):
+                same = next((k for k in known[at] if torch.equal(asked[k][0], theta)), len(asked))
+                if same == len(asked):
+                    asked.append((theta, at))
+                    known[at].append(same)
+                which[when].append(same)
+        outputs = self._outputs(asked, tests)
+        answers = [test.answers for test in tests]
+        final = [
+            learner.task.score(outputs[at], answers[at], learner.target, True) for at in places
+        ]
+        rest = zip(outputs[len(final) :], asked[len(final) :], strict=True)
+        values = [score.value for score in final]
+        values += [learner.task.value(z, answers[at], learner.target) for z, (_, at) in rest]
+        return final, {when: [values[k] for k in found] for when, found in which.items()}
+
+    def _outputs(
+        self, asked: Sequence[tuple[torch.Tensor, int]], tests: Sequence[Samples]
+    ) -> list[torch.Tensor]:
+        """What models give, each for the examples of the peer at its place."""
+        thetas, datas = [theta for theta, _ in asked], [tests[at] for _, at in asked]
+        if self.stack is not None and len(tests) > 1:
+            return self.stack.outputs(thetas, datas)
+        learner = self.world.learner
+        return [learner.tested(theta, data) for theta, data in zip(thetas, datas, strict=True)]
 
     def train_alone(self, names: tuple[PeerId, ...], round: int) -> list[Trained]:
         """Train the shadows of a group."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from amity._version import __version__
 from amity.live.bundle import Moving, replay, style
+from amity.processes import Aside
 
 STYLE = """
 :root{color-scheme:light dark;--paper:#fff;--ink:#222;--soft:#444;--faint:#6b6b6b;--rule:#888;
@@ -44,11 +46,21 @@ REPLAY = "<!-- replay -->"
 """A part of a page: here stands what can be replayed. Without it, that is at the end."""
 
 
-def page(title: str, *parts: str, foot: str = "", replays: Path | None = None) -> str:
+def replayed(path: Path) -> Aside[Moving]:
+    """What replays the runs of a directory, made while the rest of its page is drawn."""
+    return Aside(partial(replay, path))
+
+
+def page(
+    title: str, *parts: str, foot: str = "", replays: Path | Aside[Moving] | None = None
+) -> str:
     """The whole file; `foot` is what stands at its end besides our version, as HTML. `replays`: the
     directory whose runs it can replay, where a browser runs its script, which also saves pictures
     and tables."""
-    moving = replay(replays) if replays is not None else Moving()
+    if isinstance(replays, Aside):
+        moving = replays.result()
+    else:
+        moving = replay(replays) if replays is not None else Moving()
     body = "\n".join(parts if REPLAY in parts else [*parts, REPLAY]).replace(REPLAY, moving.html)
     head = (
         f'<meta http-equiv="Content-Security-Policy" content="{moving.policy}">'

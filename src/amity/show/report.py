@@ -14,7 +14,7 @@ from amity.round.truth import Friendship
 from amity.show import figures, matrices
 from amity.show.columns import cells_of, columns_of
 from amity.show.foot import foot
-from amity.show.page import REPLAY, framed, page, section
+from amity.show.page import REPLAY, framed, page, replayed, section
 from amity.show.panels import html_of
 from amity.show.worlds import groups_said, world_section
 from amity.topology import peer_names
@@ -91,12 +91,13 @@ def _options(pick: Pick[Any]) -> str:
 
 def comparison_html(comparison: Comparison) -> str:
     """The report of a comparison."""
+    replays = replayed(comparison.path)
     return page(
         "Amity: comparison",
         "<h1>Who should I learn from?</h1>",
-        *comparison_parts(comparison),
+        *comparison.parts,
         foot=foot_of(comparison),
-        replays=comparison.path,
+        replays=replays,
     )
 
 

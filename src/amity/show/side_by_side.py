@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure, SubFigure
 
+from amity.live.bundle import Moving
+from amity.processes import Aside
 from amity.show import curves, figures, matrices
 from amity.show.columns import COLUMNS, NONE, cells_of
 from amity.show.page import framed, html_table, markdown_table, page, section
-from amity.show.report import comparison_parts, foot_of
+from amity.show.report import foot_of
 from amity.show.summary import Line
 
 if TYPE_CHECKING:
     from amity.lab.comparison import Comparison
 
 Comparisons = Mapping[str, "Comparison"]
+PartsOf = Callable[[str], Sequence[str]]
+"""All that the report of a world says, by its name."""
 SHOWN = ("accuracy", "vs local", "harmed", "friends")
 """What the table says of a strategy in each world."""
 NOTE = (
@@ -133,15 +137,18 @@ def _matrices(figure: SubFigure, comparison: Comparison) -> None:
 # -- the page --------------------------------------------------------------------------------------
 
 
-def worlds_html(comparisons: Comparisons, folder: Path) -> str:
-    """The report: all worlds in one table and one picture, then each with all of its panels."""
+def worlds_html(
+    comparisons: Comparisons, folder: Path, parts_of: PartsOf, drawn: str, replays: Aside[Moving]
+) -> str:
+    """The report: all worlds in one table and one picture (`drawn`, as SVG), then each with all of
+    its panels."""
     lines: Sequence[Sequence[str]] = [
         [label, *cells] for label, cells in lines_of(comparisons).items()
     ]
     parts = [
         part
-        for world, comparison in comparisons.items()
-        for part in (f"<h1>World: {html.escape(world)}</h1>", *comparison_parts(comparison))
+        for world in comparisons
+        for part in (f"<h1>World: {html.escape(world)}</h1>", *parts_of(world))
     ]
     return page(
         "Amity: worlds",
@@ -151,9 +158,9 @@ def worlds_html(comparisons: Comparisons, folder: Path) -> str:
             "At a glance",
             "Accuracy by round in every world; below, in the first world with groups, who took from"
             " whom (row: who took) beside the groups that no peer was told.",
-            framed(figures.svg(picture(comparisons)), "At a glance"),
+            framed(drawn, "At a glance"),
         ),
         *parts,
         foot=foot_of(*comparisons.values(), folder=folder),
-        replays=folder,
+        replays=replays,
     )

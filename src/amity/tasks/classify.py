@@ -162,6 +162,11 @@ class Classify(Task):
             metrics |= measured(of_classes, more, y, self.answers(z, target))
         return Score(float(loss), metrics[self.lead], metrics, by_class)
 
+    def value(self, z: torch.Tensor, y: torch.Tensor, target: Target) -> float:
+        if self.lead != "accuracy":
+            return super().value(z, y, target)
+        return float((z.argmax(1) == y).float().mean())
+
     def right(self, z: torch.Tensor, y: torch.Tensor, target: Target) -> Rightness:
         """The share of examples whose most probable class is theirs."""
         hit = self.answers(z, target).argmax(1) == y

@@ -134,6 +134,10 @@ class Task(Says):
         metrics = self.measure(z, y, target, whole)
         return Score(float(self.loss(z, y, target)), metrics[self.metric.name], metrics)
 
+    def value(self, z: torch.Tensor, y: torch.Tensor, target: Target) -> float:
+        """The leading metric alone, as in its `score`."""
+        return self.measure(z, y, target, False)[self.metric.name]
+
     def right(self, z: torch.Tensor, y: torch.Tensor, target: Target) -> Rightness:
         r"""How right answers are, as they are. Without another notion of it, by the loss:
 
