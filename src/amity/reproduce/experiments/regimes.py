@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MINE = NEW
 """The row that claims are about: the default."""
 SEEDS = (11, 12, 13, 14, 15)
-"""Others than those on which settings were chosen: 1 to 3."""
+"""Others than those on which settings were chosen: 1 to 6."""
 WORST, MEAN, HARMED = 1.0, 0.3, 0.05
 """What the default is meant to keep: points of regret, share of peers."""
 
@@ -102,7 +102,7 @@ class Regimes(TableOfRuns):
     friends = True
     wide = True
     note = (
-        "Settings of the default were chosen on seeds 1 to 3, these are others. The best rival of a"
+        "Settings of the default were chosen on seeds 1 to 6, these are others. The best rival of a"
         " world is looked for among all rows but the default and the oracle; a strategy is never"
         " compared with itself, so that a gap below 0 is better than all rivals, and its regret is"
         " 0. The oracle is told the groups (in worlds without groups: the labels). A peer is harmed"
