@@ -79,6 +79,10 @@ def test_folders_functions_and_schemas_lie_beside_peer_toml() -> None:
         (f"{PEER}[data]\n", r"unknown section \[data\]; .* `amity run` takes stands under \[run"),
         (f"{PEER}[colour]\n", r"unknown section \[colour\]; sections are [^;]*$"),
         (f'{PEER}[run]\ndata.path = "a.txt"\n', r"data.path: cannot tell what 'h/a.txt' is"),
+        (
+            f'{PEER}[run]\ndata.label = "y"\n',
+            r"does not say where the data lies, only label: add path",
+        ),
         (f"{PEER}[run]\ndata = \n", r"is not valid TOML \(TOMLDecodeError: Invalid value"),
         (f"{PEER}[run]\nseed = 1\nseed = 2\n", r"is not valid TOML \(.* overwrite a value"),
     ],

@@ -95,6 +95,8 @@ def test_the_command_shows_all_worlds_in_one_table(call: Call) -> None:
         " strategies=local,gossip:k=2,oracle shifts=invert:groups=2,none seeds=0 out=w jobs=1"
     )
     assert code == 0
+    said = [line.split(": digits")[0] for line in out.splitlines() if line.startswith("world ")]
+    assert said == ["world 1 of 2: 3 runs", "world 2 of 2: 3 runs"]
     names, head, *lines = out.splitlines()[-10:]
     assert names.split() == ["invert:groups=2", "none"]
     assert head.split().count("accuracy") == 2

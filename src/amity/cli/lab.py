@@ -124,8 +124,8 @@ def compare(
                 f"{key}: a comparison names its strategies by strategies=NAME:option=value,..."
             )
     base, jobs = load(file, values, trust=trust), count(mine, "jobs")
-    several = "shifts" in mine
-    out = out_path(mine) if "out" in mine else new_dir("worlds" if several else "compare")
+    shifts = split_list(mine["shifts"]) if "shifts" in mine else []
+    out = out_path(mine) if "out" in mine else new_dir("worlds" if "shifts" in mine else "compare")
     asked = (
         split_list(mine["strategies"]) if "strategies" in mine else DEFAULT_STRATEGIES,
         seeds_of(mine.get("seeds", "0,1,2")),
@@ -133,11 +133,11 @@ def compare(
         out,
         jobs,
         sinks_of(mine, file, trust=trust),
-        _announcing(jobs),
+        _announcing(jobs, shifts),
     )
-    if several:
+    if "shifts" in mine:
         with page.beside([out]):
-            worlds = compare_worlds(split_list(mine["shifts"]), *asked)
+            worlds = compare_worlds(shifts, *asked)
         show_worlds(worlds)
         return _finish(worlds)
     with page.beside([out]):
@@ -257,18 +257,20 @@ def list_entries(
 # -- helpers ---------------------------------------------------------------------------------------
 
 
-def _announcing(jobs: int) -> Before:
-    """Says what is about to be run, and what it will take."""
+def _announcing(jobs: int, worlds: Sequence[str] = ()) -> Before:
+    """Says what is about to be run, and what it will take; of several worlds, in which of them."""
+    places = iter([f"world {at} of {len(worlds)}: " for at, _ in enumerate(worlds, 1)])
 
     def announce(cells: Sequence[Cell]) -> None:
         from amity.processes import cores
 
-        _announce([cell.config for cell in cells], min(jobs or cores(), len(cells)))
+        configs = [cell.config for cell in cells]
+        _announce(configs, min(jobs or cores(), len(cells)), next(places, ""))
 
     return announce
 
 
-def _announce(configs: Sequence[Config], jobs: int) -> None:
+def _announce(configs: Sequence[Config], jobs: int, place: str = "") -> None:
     from amity.lab.estimate import estimate
     from amity.round.build import load_data
 
@@ -278,7 +280,7 @@ def _announce(configs: Sequence[Config], jobs: int) -> None:
     say_data(dataset)
     what = f"{len(configs)} runs" if len(configs) > 1 else config.label
     say(
-        f"{what}: {config.dataset_label}, {config.peers} peers, {config.rounds} rounds;"
+        f"{place}{what}: {config.dataset_label}, {config.peers} peers, {config.rounds} rounds;"
         f" {estimate(configs, jobs)}"
     )
 

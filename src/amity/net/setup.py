@@ -189,7 +189,14 @@ def _run_of(given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             run[key] = {name: _beside(name, one, folder) for name, one in value.items()}
         else:
             run[key] = _beside(option or "name", value, folder)
-    return nested(run)
+    whole = nested(run)
+    data = whole.get("data")
+    if isinstance(data, Mapping) and data and not data.keys() & {"name", "path", "dir"}:
+        raise ConfigError(
+            f"{folder / 'peer.toml'}: does not say where the data lies, only {', '.join(data)}: add"
+            ' path = "table.csv" under [run.data], or data = "table.csv" under [run]'
+        )
+    return whole
 
 
 def _beside(option: str, value: Any, folder: Path) -> Any:
