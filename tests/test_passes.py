@@ -414,6 +414,8 @@ def test_who_shows_no_pass_or_a_false_one_has_a_link_and_nothing_else(tmp_path: 
         # members who get to know each other open their lines anew, so some leave and come back
         seen = stage.rounds()
         until(lambda: all(after > seen[n] + 1 for n, after in stage.rounds().items()))
+        assert not any(line["event"] == "error" for n in RUNNING for line in watch.lines(n))
+        watch.bounded()
 
         mallory = stage.issued(tmp_path / "mallory", "mallory")
         assert stage.call(ask_all, mallory, [(ask_key("mallory"), hello(mallory))]) == [[]]

@@ -581,9 +581,14 @@ class Watch:
             assert [
                 line for line in events if line.get("peer", VICTIM) in set(RUNNING) - {but}
             ] == []
-        grown = stage.memory("VmHWM") - self._before
-        assert grown < room, f"{grown:.0f} MB more"
+        grown = self.bounded(room)
         print(f"{during} rounds during it, {grown:.1f} MB more at most")  # noqa: T201  shown with -rP
+
+    def bounded(self, room: float = ROOM) -> float:
+        """The attacked process has not grown beyond this; returns by how many MB it has."""
+        grown = self._stage.memory("VmHWM") - self._before
+        assert grown < room, f"{grown:.0f} MB more"
+        return grown
 
 
 @pytest.fixture(scope="module")

@@ -124,8 +124,9 @@ def compare(
                 f"{key}: a comparison names its strategies by strategies=NAME:option=value,..."
             )
     base, jobs = load(file, values, trust=trust), count(mine, "jobs")
-    shifts = split_list(mine["shifts"]) if "shifts" in mine else []
-    out = out_path(mine) if "out" in mine else new_dir("worlds" if "shifts" in mine else "compare")
+    several = "shifts" in mine
+    shifts = split_list(mine["shifts"]) if several else []
+    out = out_path(mine) if "out" in mine else new_dir("worlds" if several else "compare")
     asked = (
         split_list(mine["strategies"]) if "strategies" in mine else DEFAULT_STRATEGIES,
         seeds_of(mine.get("seeds", "0,1,2")),
@@ -135,7 +136,7 @@ def compare(
         sinks_of(mine, file, trust=trust),
         _announcing(jobs, shifts),
     )
-    if "shifts" in mine:
+    if several:
         with page.beside([out]):
             worlds = compare_worlds(shifts, *asked)
         show_worlds(worlds)
