@@ -180,9 +180,13 @@ def test_a_strategy_sees_only_its_view_and_names_only_known_peers(spec: dict[str
 def _mine(fact: Fact) -> object:
     """What my own answer to a fact looks like when nobody else answers."""
     from amity.facts import Likeness, Losses, Reported
+    from amity.peer.trials import Alone
+    from amity.tasks import Rightness
 
     if isinstance(fact, Likeness):
         return {"a": 1.0}
+    if isinstance(fact, Alone):
+        return Rightness(1.0, 1, 0.5)
     return Losses(1.0, 0.5) if isinstance(fact, Reported) else 1.0
 
 

@@ -341,7 +341,7 @@ def test_a_model_is_tried_after_64_steps_or_with_two_fifths_of_the_run(
 def test_how_right_one_is_alone_is_found_once_and_written_down() -> None:
     simulation = simulate(tiny(partition={"name": "iid", "samples": 20, "test": 10}))
     learner, solo = simulation.world.learner, alone_in(simulation, 20, 40)
-    assert math.isnan(float(solo.found))
+    assert bool(solo.found.isnan().all())
     before = learner.costs()
     one, other = solo.models()
     forward, backward = (b - a for a, b in zip(before, learner.costs(), strict=True))
@@ -350,12 +350,12 @@ def test_how_right_one_is_alone_is_found_once_and_written_down() -> None:
     assert forward == backward + 20
     after = learner.costs()
     right = solo.right()
-    assert 0 <= right <= 1
-    assert float(solo.found) == right
+    assert 0 <= right.right <= 1
+    assert solo.found.tolist() == [right.right, right.chance]
     elsewhere = Solo(solo.data, solo.initial, learner, solo.planned, solo.found)
     assert elsewhere.right() == right
     assert learner.costs() == after, "whoever asks, and wherever: nothing is trained again"
-    again = replace(solo, found=torch.full((1,), math.nan, dtype=torch.float64))
+    again = replace(solo, found=torch.full((2,), math.nan, dtype=torch.float64))
     assert again.right() == right, "who was never asked for a card trains now"
     assert all(torch.equal(a, b) for a, b in zip(again.models(), (one, other), strict=True))
     assert not torch.equal(one, other)
@@ -506,15 +506,16 @@ def test_alone_is_a_model_of_one_half_tried_on_the_other_both_ways() -> None:
     peer, learner = simulation.peers[ALL[0]], simulation.world.learner
     index = peer.data.train.index
     parts = [Samples(peer.data.train.pixels, part) for part in (index[:10], index[10:20])]
-    right = 0
+    right, chance = 0, 0.0
     for part, rest in (parts, parts[::-1]):
         theta = learner.fit(simulation.world.initial, part, rng(0, "solo"), 3, batch=5).theta
         theta = learner.fit(theta, part, rng(0, "solo"), 5, batch=4).theta
         x, y = rest.pixels.batch(rest.index)
         said = [int(answers(simulation, theta, one).argmax()) for one in x]
         right += sum(a == b for a, b in zip(said, y.tolist(), strict=True))
+        chance += float(y.bincount().max()) / 20
     found = simulation.shard.measure(ALL[0], Alone(), ALL[:1], 1)
-    assert found.values == [right / 20]
+    assert found.values == [pytest.approx((right / 20, 1, chance))]
     assert found.backward == 2 * (3 + 5) * 10
     assert found.forward == found.backward + 20
     again = simulation.shard.measure(ALL[0], Alone(), ALL[:1], 2)
@@ -524,7 +525,7 @@ def test_alone_is_a_model_of_one_half_tried_on_the_other_both_ways() -> None:
 def test_one_example_is_too_few_to_try_oneself() -> None:
     simulation = trained(partition={"name": "iid", "samples": 1, "test": 30})
     found = simulation.shard.measure(ALL[0], Alone(), ALL[:1], 1)
-    assert math.isnan(found.values[0])
+    assert math.isnan(found.values[0].right)
     assert (found.forward, found.backward) == (0, 0)
 
 

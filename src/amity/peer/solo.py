@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from amity.data.samples import Samples
 from amity.lazy import torch
 from amity.rng import rng
+from amity.tasks import Rightness
 
 if TYPE_CHECKING:
     from amity.learn.learner import Learner
@@ -33,8 +34,9 @@ def halves(data: Samples) -> tuple[Samples, Samples]:
 
 
 def nothing_known() -> torch.Tensor:
-    """Where it is written down how often a peer alone is right, before anybody knows."""
-    return torch.full((1,), math.nan, dtype=torch.float64)
+    """Where it is written down how often a peer alone is right, and how often chance is, before
+    anybody knows."""
+    return torch.full((2,), math.nan, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -72,15 +74,18 @@ class Solo:
         one, other = halves(self.data)
         first = self._fit(self.initial, one, self.epochs, self._batch)
         second = self._fit(self.initial, other, self.epochs, self._batch)
-        right = self._count(first, one, other) + self._count(second, other, one)
-        self.found.fill_(right / (2 * len(one)) if len(one) else math.nan)
+        if len(one):
+            tried = (self._try(first, one, other), self._try(second, other, one))
+            self.found[0] = sum(one.right for one in tried) / 2
+            self.found[1] = sum(one.chance for one in tried) / 2
         return first, second
 
-    def right(self) -> float:
-        """How often the model of one half, trained further, is right on the other half."""
-        if not bool(self.found.isfinite()) and len(self.data) > 1:
+    def right(self) -> Rightness:
+        """How right the model of one half, trained further, is on the other half."""
+        if not bool(self.found.isfinite().all()) and len(self.data) > 1:
             self.models()
-        return float(self.found)
+        share, chance = self.found.tolist()
+        return Rightness(share, 1, chance)
 
     @property
     def _batch(self) -> int:
@@ -96,10 +101,8 @@ class Solo:
         """The order of examples is the same for all."""
         return self.learner.fit(theta, part, rng(0, "solo"), epochs, batch=batch).theta
 
-    def _count(self, theta: torch.Tensor, part: Samples, rest: Samples) -> float:
-        if not len(rest):
-            return 0.0
+    def _try(self, theta: torch.Tensor, part: Samples, rest: Samples) -> Rightness:
         theta = self._fit(theta, part, self.further_epochs, self._small)
         (x, y), learner = rest.pixels.batch(rest.index), self.learner
         learner.forward_examples += len(rest)
-        return learner.task.right(learner.outputs(theta, x), y, learner.target).total
+        return learner.task.right(learner.outputs(theta, x), y, learner.target)

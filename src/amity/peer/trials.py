@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Alone(ModelFact):
     """How right I would be if I learnt from nobody: a model trained from the initial one on
-    one half of my examples, tried on the other half, both ways. Ask it of yourself."""
+    one half of my examples, tried on the other half, both ways. The answer is a `Rightness`: a
+    share, and the skill beyond chance. Ask it of yourself."""
 
     raw = True
 

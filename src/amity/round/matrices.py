@@ -53,7 +53,7 @@ class Matrices:
         self.mask = None if mask is None else matrix(torch.bool)
         self.moments = {key: matrix(columns=length) for key, length in moments.items()}
         self.next_moments = {key: matrix(columns=length) for key, length in moments.items()}
-        self.alone = _shared(len(names), 1, torch.float64).fill_(math.nan)
+        self.alone = _shared(len(names), 2, torch.float64).fill_(math.nan)
         self.common = matrix(rows=1)[0]
         """One vector for everyone: the point at which gradients are measured."""
 

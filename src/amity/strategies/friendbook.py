@@ -46,6 +46,8 @@ class FriendBook:
     """Rounds until the next."""
     alone: float = math.nan
     """How often I would be right alone."""
+    lone_skill: float = math.nan
+    """The same beyond chance: a friend's model should have as much."""
     agreement: float | None = None
     """How often strangers are right on my examples, if it was tried."""
     kin: float | None = None
@@ -71,8 +73,9 @@ class FriendBook:
     def write(self) -> dict[str, Any]:
         known = {**vars(self), "friends": list(self.friends), "poor": list(self.poor)}
         known["circles"] = [list(circle) for circle in self.circles]
-        if not math.isfinite(self.alone):
-            del known["alone"]  # it is no JSON
+        for name in ("alone", "lone_skill"):
+            if not math.isfinite(known[name]):
+                del known[name]  # it is no JSON
         return known
 
     # -- who is like me ----------------------------------------------------------------------------
@@ -122,13 +125,22 @@ class FriendBook:
 
     # -- whom to take ------------------------------------------------------------------------------
 
-    def company(self, here: tuple[PeerId, ...]) -> Company:
+    @property
+    def apart(self) -> bool:
+        """Whether I do not live in the crowd: I have a group, or a trial has told me to leave."""
+        if self.undivided:
+            return False
+        if self.grouped or self.agreement is None:
+            return self.grouped
+        return not agree(self.agreement, self.alone, self.near)
+
+    def company(self, here: Sequence[PeerId]) -> Company:
         """Whom to take of those who are here, by what is known so far."""
         if self.undivided:
             return "everyone"
         if self.grouped:
             return "friends"
-        if self.agreement is None or agree(self.agreement, self.alone, self.near):
+        if not self.apart and any(j not in self.friends for j in here):
             return "everyone"
         return "friends" if any(j in self.friends for j in here) else "alone"
 
@@ -172,7 +184,8 @@ class FriendBook:
         if len(skills) < FEWEST:
             return ()
         good = sorted(skills.values())[3 * len(skills) // 4]
-        mine = max(good, self.alone) if trained and math.isfinite(self.alone) else good
+        known = trained and math.isfinite(self.lone_skill)
+        mine = max(good, self.lone_skill) if known else good
         usual = {j: mine if j in self.friends else good for j in skills}
         poor = {j for j, skill in skills.items() if skill < min(POOR * usual[j], usual[j] - CHANCE)}
         return tuple(sorted(poor))

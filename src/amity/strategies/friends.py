@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from amity.core import Answers, Ask, Band, Decision, PeerId, Plan, Row, Traffic, View, spread
+from amity.core import START, Answers, Ask, Band, Decision, PeerId, Plan, Row, Traffic, View, spread
 from amity.facts import Distance, Likeness, Pull, Said
 from amity.peer.proxy import CardSpec, ProxyName
 from amity.peer.trials import Agreement, Alone, Skill
@@ -24,10 +24,12 @@ SIDE_BY_SIDE: Final = TRIALS[:2]
 """When a peer with a group compares it with strangers."""
 SETTLED: Final = 0.8
 """From this share of all rounds on, nothing more is taken from strangers."""
-OWN: Final = 0.25
-"""The weight of my own model among strangers; more among one or two, who never get more than I."""
-LEAST_SKILL: Final = 0.05
-"""The skill of a stranger of whom I know nothing yet, or nothing good."""
+STEADY: Final = 0.75
+"""From this share of all rounds on, models move by half."""
+ASKED: Final = 3
+"""How many times as many as are taken are asked whether they live in the crowd."""
+APART: Final = "apart"
+"""What a peer says of itself: whether it has left the crowd."""
 NEED: Final = "need"
 """What a peer says of itself: whether its own group fails it."""
 VETTED: Final = 2
@@ -68,14 +70,16 @@ class Friends:
        everyone takes everyone, except whom strangers do not know (right less often than I would
        be alone). One-sided help does not suffice: who needs company must be learnt from too.
 
-    Of those I take, `k` a round, in a ring that a lot draws anew each round, the same for all:
-    everyone takes the next `k` of its own, so that each is taken as often as it takes. Among my own
-    the weights are equal. Strangers share 0.75 by the square of their skill s_ij, what their models
-    know of my examples beyond chance (fact `Skill`, two models a round). One or two of them share
-    no more than equal weights would give them:
+    The crowd is those who live in it. Who has a group, or has left, says so (fact `Said`), and is
+    not taken by strangers any more: models that go their own ways have a mean that is nobody's.
 
-        w_i^{t+1} = 1 / (|C_i^t| + 1) · Σ_{j ∈ C_i^t ∪ {i}} ŵ_j                       (my group)
-        w_i^{t+1} = 0.25 ŵ_i + 0.75 · Σ_{j ∈ C_i^t} s_ij² ŵ_j / Σ_{j ∈ C_i^t} s_ij²     (strangers)
+    Of those I take, `k` a round, in a ring that a lot draws anew each round, the same for all:
+    everyone takes the next `k` of its own, so that each is taken as often as it takes. Weights are
+    equal, and in the last quarter of the rounds models move by half, because a mean over rounds
+    is steadier than the newest model:
+
+        w_i^{t+1} = 1 / (|C_i^t| + 1) · Σ_{j ∈ C_i^t ∪ {i}} ŵ_j
+        w_i^{t+1} = ½ w_i^t + ½ / (|C_i^t| + 1) · Σ_{j ∈ C_i^t ∪ {i}} ŵ_j         (last quarter)
 
     In the last fifth of the rounds nothing more is taken from strangers: each mixture pulls a model
     towards what others have, and a peer with few classes needs some rounds to make it its own.
@@ -83,8 +87,9 @@ class Friends:
     A liar's card buys little. A copy of my card is too near to it to be true. One that copies a
     friend's is believed, until its model has been tried: a model with less than half of the skill
     of a good one is refused for some rounds and is no friend any more, and one that is 1.75 times
-    farther from mine than the middle one is refused at once. Where there are no groups, models are
-    not tried one by one. Newcomers are looked at after 1, 2, 4, ... rounds.
+    farther from mine than the middle one is refused at once. What a model knows of my examples
+    beyond chance is its skill s_ij (fact `Skill`, two models a round). Where there are no groups,
+    models are not tried one by one. Newcomers are looked at after 1, 2, 4, ... rounds.
 
     Extremes: `k` = 0 is Local; where all are alike it is Gossip in a ring; where all groups are
     known beforehand it is `oracle`. Constants were chosen on FashionMNIST, CIFAR-10 and digits,
@@ -125,8 +130,9 @@ class Friends:
     # -- the plan ----------------------------------------------------------------------------------
 
     def decide(self, view: View, row: Row) -> Plan:
-        book, ring = (yield from self._look(view, FriendBook.read(view))), _ring(view)
+        book = yield from self._look(view, FriendBook.read(view))
         book = yield from self._listen(view, book)
+        ring = yield from self._here(book, _ring(view))
         beside = self._beside(view, book)
         tried = self._strangers(book, ring, beside) if beside or self._due(view, book) else ()
         chosen = self._kin(book, ring, tried) if beside else self._chosen(view, book, ring)
@@ -144,13 +150,13 @@ class Friends:
         if not book.undivided:
             book = yield from self._vet(view, book, taken)
             taken = [j for j in taken if j not in book.poor]
-        company = book.company(view.neighbours)
+        settled = float(_settled(view, book, ring))
         return Decision(
-            self._row(view, book, taken),
+            self._row(view, taken),
             book.write(),
-            noted(book, company, len(refused)) | {"settled": float(_settled(view, book))},
+            noted(book, book.company(ring), len(refused)) | {"settled": settled},
             dict(book.alike),
-            {NEED: 1.0} if book.in_need else {},
+            {name: 1.0 for name, so in ((NEED, book.in_need), (APART, book.apart)) if so},
         )
 
     def _look(self, view: View, book: FriendBook) -> Generator[Ask, Answers, FriendBook]:
@@ -165,27 +171,37 @@ class Friends:
         wait = 1 if book.looked < 0 else 2 * book.wait
         book = replace(book, looked=view.round, wait=wait)
         if not math.isfinite(book.alone):
-            alone = yield Ask(Alone(), (view.me,))
-            book = replace(book, alone=alone.get(view.me, math.nan))
+            alone = (yield Ask(Alone(), (view.me,))).get(view.me)
+            if alone is not None:
+                book = replace(book, alone=alone.right, lone_skill=alone.skill)
         return book.compared(view.me, alike) if view.me in alike else book
+
+    def _here(self, book: FriendBook, ring: list[PeerId]) -> Generator[Ask, Answers, list[PeerId]]:
+        """Those of the ring whom I may take or try. A stranger who lives apart does not learn from
+        the crowd: its model goes its own way, and a mean of such models is nobody's."""
+        if book.sure:
+            return ring
+        next_ones = tuple(sorted(ring[: ASKED * self.k]))
+        said: Answers = (yield Ask(Said(), next_ones)) if next_ones else {}
+        crowd = {j for j, says in said.items() if not says.get(APART)}
+        return [j for j in ring if j in crowd or j in book.friends]
 
     def _chosen(self, view: View, book: FriendBook, ring: list[PeerId]) -> list[PeerId]:
         """The next k of my own. Who is known as poor has to wait. Who lives among strangers makes
         in the end of what it has from them its own."""
-        company = book.company(view.neighbours)
-        if company == "alone" or _settled(view, book):
+        company = book.company(ring)
+        if company == "alone" or _settled(view, book, ring):
             return []
         mine = ring if company == "everyone" else [j for j in ring if j in book.friends]
         shut = {j for j in book.poor if view.round < book.vetted[j] + PATIENCE}
         return [j for j in mine if j not in shut][: self.k]
 
-    def _row(self, view: View, book: FriendBook, taken: list[PeerId]) -> Row:
-        """Equal weights among my own; strangers by their skill."""
-        if book.company(view.neighbours) != "everyone" or book.undivided or not taken:
-            return spread((view.me, *taken))
-        skilled = spread({j: max(book.skills.get(j, 0.0), LEAST_SKILL) ** 2 for j in taken})
-        own = max(OWN, 1 / (1 + len(taken)))
-        return spread({view.me: own} | {j: (1 - own) * share for j, share in skilled.items()})
+    def _row(self, view: View, taken: list[PeerId]) -> Row:
+        """Equal weights; near the end half of my model stays what it was."""
+        row = spread((view.me, *taken))
+        if not self.k or view.round < STEADY * view.rounds:
+            return row
+        return spread({START: 1.0} | row)
 
     # -- trials ------------------------------------------------------------------------------------
 
@@ -267,9 +283,9 @@ class Friends:
         return summed_up(notes)
 
 
-def _settled(view: View, book: FriendBook) -> bool:
+def _settled(view: View, book: FriendBook, ring: Sequence[PeerId]) -> bool:
     """Whether I live among strangers and the run is near its end."""
-    strange = book.company(view.neighbours) == "everyone" and not book.undivided
+    strange = book.company(ring) == "everyone" and not book.undivided
     return strange and view.round >= SETTLED * view.rounds
 
 
