@@ -318,10 +318,11 @@ def test_who_asks_too_often_or_from_another_time_is_not_answered(tmp_path: Path,
         for who, round in (("a", 5), ("a", 4), ("c", 6 + apart), ("c", 4 - apart)):
             with pytest.raises(Unavailable, match="enough exchanges in round 5"):
                 search._count(who, round, 5)
-        search._count("a", 6, 5)
+        for at, who in enumerate("defg"):
+            search._count(who, 5, 5 + at // 3)
         with pytest.raises(Unavailable):
-            search._count("d", 5, 5)
-        search._count("d", 5, 6)
+            search._count("h", 6, 6)
+        search._count("h", 6, 7)
 
 
 def test_what_neighbours_that_are_found_cannot_do_is_refused_with_a_line(tmp_path: Path) -> None:

@@ -384,8 +384,10 @@ class Online:
     def _around(self) -> dict[str, Any]:
         """Who is here, who is not, and who cannot learn with me."""
         others = [j for j in self.membership.roster().names if j != self.workshop.me]
+        links: dict[str, Any] = {}
         if self.searching is not None:  # of all others nothing is known
             visitors = self.line.visitors()
+            links["links"] = [len(visitors), len(self.searching.linked)]
             others = [j for j in others if j in visitors or j in self.searching.linked]
         differs = self.accord.apart(others)
         alive = [j for j in others if self.board.reachable(j) and j not in differs]
@@ -401,7 +403,7 @@ class Online:
                 j: [round(standing, 2), round(seconds, 1)]
                 for j, (standing, seconds) in self.purses.standing().items()
             },
-        }
+        } | links
 
     @cached_property
     def showing(self) -> Showing | None:

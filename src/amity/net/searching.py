@@ -107,8 +107,8 @@ class Searching:
         self._until = 0.0
         self._now: Moment | None = None
         self._handed: list[Handed] = []
-        self._answered = (-1, 0)
-        """A round of mine, and how many exchanges I answered in it."""
+        self._answered: Counter[int] = Counter()
+        """How many exchanges I answered in this round of mine and in the last."""
         self._asked: dict[PeerId, int] = {}
         """The newest round of each member in which I answered it."""
         self._missed: Counter[PeerId] = Counter()
@@ -277,13 +277,14 @@ class Searching:
         request.reply(self._hand(moment, asker, manifest.nonce, manifest.nonce).head)
 
     def _count(self, asker: PeerId, theirs: int, mine: int) -> None:
-        """Each asks once in a round of its own, which is about mine; and I answer a few in mine."""
+        """Each asks once in a round of its own, which is about mine; and I answer a few in mine,
+        with those that I did not answer in the last: others are not in step with me."""
         with self._lock:
-            answered = self._answered[1] if self._answered[0] == mine else 0
+            lately = Counter({t: self._answered[t] for t in (mine - 1, mine)})
             again = theirs <= self._asked.get(asker, -1) or abs(theirs - mine) > self._lately
-            if again or answered >= self._rule.answers:
+            if again or lately.total() >= 2 * self._rule.answers:
                 raise Unavailable(f"enough exchanges in round {mine}")
-            self._asked[asker], self._answered = theirs, (mine, answered + 1)
+            self._asked[asker], self._answered = theirs, lately + Counter([mine])
 
     @property
     def _lately(self) -> int:
