@@ -7,7 +7,7 @@ import json
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -175,7 +175,6 @@ def test_peers_dial_their_circle_alone_find_their_group_and_book_the_same_at_bot
         assert name not in (*known["view"], *known["random"])
         found += [groups[name] == groups[j] for j in known["view"]]
         assert not log(swarm, name, "error")
-        assert not log(swarm, name, "refused")
     assert sum(found) / len(found) > 0.7, "5 of 11 by chance"
     assert hub.calls == {}, "all links have ended"
     moved = books(swarm)
@@ -203,17 +202,26 @@ def test_who_is_gone_leaves_the_circle_and_who_comes_late_is_found(tmp_path: Pat
     nodes = made(swarm, hub)
     late, dead = nodes.pop("peer-06"), nodes.pop("peer-07")
     assert dead.me == "peer-07"
-    begun = threading.Event()
-    watched = next(iter(nodes.values()))
-    plain = watched.workshop.shard.train
+    begun, arrived = threading.Event(), threading.Event()
 
-    def train(*args: Any, **more: Any) -> Any:
-        """The late one comes when this peer is in its fifth round, and this peer goes on then."""
-        if args[1] == 4 and not begun.is_set():
+    def gated(node: Node, gate: Callable[[int], object]) -> None:
+        plain = node.workshop.shard.train
+
+        def train(names: Any, t: int, *more: Any) -> Any:
+            gate(t)
+            return plain(names, t, *more)
+
+        node.workshop.shard.train = train  # type: ignore[method-assign]
+
+    def hold(t: int) -> None:
+        """Nobody goes on with round 4 before the late one is here."""
+        if t >= 4:
             begun.set()
-        return plain(*args, **more)
+            arrived.wait(60)
 
-    watched.workshop.shard.train = train  # type: ignore[method-assign]
+    for node in nodes.values():
+        gated(node, hold)
+    gated(late, lambda _t: arrived.set())
     ended: dict[str, BaseException | None] = {}
     others = threading.Thread(target=lambda: ended.update(together(nodes)))
     others.start()
@@ -245,9 +253,8 @@ def test_a_liars_cards_are_refused_and_hold_up_nobody(
     swarm, hub = laid_out(tmp_path / "net", peers=6, rounds=5), Exchange()
     assert set(together(made(swarm, hub)).values()) == {None}
     refused = sum((log(swarm, name, "refused") for name in swarm.names[1:]), Counter())
-    assert refused
-    assert {who for who, _ in refused} == {"peer-00"}, "and the log says who handed them over"
-    assert {why for _, why in refused} <= {"wrong key", "bad signature"}
+    forged = {who for who, why in refused if why in ("wrong key", "bad signature")}
+    assert forged == {"peer-00"}, "the log says who handed them over"
 
 
 def test_more_cards_than_an_exchange_has_are_refused(
@@ -255,7 +262,7 @@ def test_more_cards_than_an_exchange_has_are_refused(
 ) -> None:
     swarm, hub = laid_out(tmp_path / "net", peers=6, rounds=4), Exchange()
     nodes = made(swarm, hub)
-    rich = Discover(view=3, random=3, cards=6, passed=3)
+    rich = Discover(view=3, random=1, cards=6, passed=1)
     plain = Searching._hand
 
     def hand(self: Searching, *args: Any) -> Any:
@@ -269,8 +276,9 @@ def test_more_cards_than_an_exchange_has_are_refused(
 
     monkeypatch.setattr(Searching, "_hand", hand)
     assert set(together(nodes).values()) == {None}
+    refused = sum((log(swarm, name, "refused") for name in swarm.names[1:]), Counter())
+    assert refused["peer-00", "malformed"] >= 1
     for name in swarm.names[1:]:
-        assert {who for who, _ in log(swarm, name, "refused")} <= {"peer-00"}
         assert len(circle(swarm, name)["random"]) == 1
 
 

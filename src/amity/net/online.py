@@ -194,7 +194,7 @@ class Online:
     def reached(self, t: int) -> list[PeerId]:
         """Whom a card of mine reaches when it is shown."""
         if self.searching is not None:
-            return sorted(self.line.visitors())
+            return sorted(self.searching.visitors())
         return [j for j in self.near(t) if self.board.linked(j)]
 
     @cached_property
@@ -358,7 +358,7 @@ class Online:
             status=self.status,
             alike=self._alike,
             near=self.near,
-            visitors=None if self.searching is None else self.line.visitors,
+            searching=self.searching,
             roster=self.membership.roster,
             purses=self.purses,
             belated=self._asking.belated,
@@ -386,7 +386,7 @@ class Online:
         others = [j for j in self.membership.roster().names if j != self.workshop.me]
         links: dict[str, Any] = {}
         if self.searching is not None:  # of all others nothing is known
-            visitors = self.line.visitors()
+            visitors = self.searching.visitors()
             links["links"] = [len(visitors), len(self.searching.linked)]
             others = [j for j in others if j in visitors or j in self.searching.linked]
         differs = self.accord.apart(others)

@@ -136,6 +136,17 @@ class Searching:
         """On a network: dial those whom I know."""
         self._choose(self._filled(self._circle, 0))
 
+    def refill(self) -> None:
+        """Who knows nobody begins anew, as soon as there are members: also with those whom it could
+        not reach."""
+        if not self.near(0) and len(self._with.roster().names) > 1:
+            self._barred.clear()
+            self.start()
+
+    def visitors(self) -> Collection[PeerId]:
+        """Those who dialled me, and need what I have."""
+        return self._with.line.visitors()
+
     def finish(self) -> None:
         """All rounds are done: I need nobody any more, and my links end. Others keep theirs."""
         self._dialled = frozenset()

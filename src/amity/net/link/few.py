@@ -97,8 +97,9 @@ class Few:
 
     def _way_to(self, peer: str) -> Link:
         """The link that I dialled, unless only the other's is there."""
-        mine, ways = self._calls.get(peer), self._ways.get(peer, set())
-        return self._home if mine is None or ways == {HOME} else mine
+        with self._lock:  # what came on a link that is being dialled may be asked about at once
+            mine, ways = self._calls.get(peer), self._ways.get(peer, set())
+            return self._home if mine is None or ways == {HOME} else mine
 
     def knock(self, data: bytes, *, timeout: float, limit: int) -> Iterator[bytes]:
         for link in (self._home, *list(self._calls.values())):

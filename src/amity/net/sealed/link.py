@@ -166,12 +166,17 @@ class SealedLink:
     def _open_later(self, sender: str) -> None:
         self.ready.wait(GREET)
         self._keys.forget(sender)
-        with suppress(AskFailed, Refused):  # whoever meets it tells why; here its cards are refused
-            self._keys.of(sender, self.inner, GREET, lambda: True)
+        self._ask_key(sender)
         with self._lock:
             waiting = self._locked.pop(sender)
         for data in waiting:
+            self._ask_key(sender)  # it may have come just now, and its old keys be forgotten
             self._outer.on_card(sender, self._unlocked(sender, data))
+
+    def _ask_key(self, sender: str) -> None:
+        """If it is not known. Whoever meets the sender tells why not; its cards are refused."""
+        with suppress(AskFailed, Refused):
+            self._keys.of(sender, self.inner, GREET, lambda: True)
 
     def _about_ask(self, asker: str, owner: str, method: str) -> str:
         return f"amity ask {self._keys.network} {asker} {owner} {method}"
