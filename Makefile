@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run reproduce swarm docs docs-pictures test test-all soak lint types clean
+.PHONY: run reproduce swarm docs docs-pictures test test-all soak many lint types clean
 .DELETE_ON_ERROR:
 
 # Settings were chosen on seeds 1 to 3; others are shown. Without options, a shift makes four groups.
@@ -39,6 +39,9 @@ test-all: $(VENV)/test.stamp lint types docs  ## The same with the complete chao
 
 soak: $(VENV)/test.stamp  ## An hour of faults on eight real peers; ARGS="5 2" for five minutes with seed 2
 	$(BIN)/python -m tests.soak $(ARGS)
+
+many: $(VENV)/test.stamp  ## 64 real peers that find their friends, beside the simulator; ARGS="200 8" for 200 peers and 8 rounds
+	$(BIN)/python -m tests.many $(ARGS)
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .

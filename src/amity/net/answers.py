@@ -11,6 +11,7 @@
 | `losses` | my losses before and after training |
 | `says` | what my strategy said at the end of the round before |
 | `shown` | how I am doing, if `net.show` allows it: metric, bytes, whom I took |
+| `exchange` | fetches cards that the asker hands over; the head of what it gets for them |
 | `host` | fetches the asker's model, probes or trains it here; the head of what came of it |
 """
 
@@ -203,7 +204,7 @@ class Answering:
         kind = manifest.data.get("kind")
         if manifest.round < 0:
             raise Refused("malformed", "a model is of some round")
-        if kind in ("probe", "visit", "sum"):
+        if kind in ("probe", "visit", "sum", "cards"):
             found = self._visits.get((request.asker, str(manifest.data.get("visit"))))
             if found is None:
                 raise Unavailable("no such visit")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -31,13 +31,16 @@ class Notice:
     sketch: torch.Tensor | None
     """None: the card has none, or must be fetched (`fetch`)."""
     fetch: bool = False
+    head: bytes = field(default=b"", repr=False)
+    """As its author signed it, to be handed on."""
+    body: bytes = field(default=b"", repr=False)
 
     @property
     def round(self) -> int:
         return self.manifest.round
 
 
-def read_notice(manifest: Manifest, body: bytes, schema: WireSchema) -> Notice:
+def read_notice(manifest: Manifest, body: bytes, schema: WireSchema, head: bytes = b"") -> Notice:
     """A card's content; the body may be missing, to be fetched later."""
     data: CardData = said(CardData, manifest)
     schema = schema.at(manifest.round)
@@ -50,9 +53,10 @@ def read_notice(manifest: Manifest, body: bytes, schema: WireSchema) -> Notice:
             else "a card without a sketch was expected",
         )
     if not body:
-        return Notice(manifest, data, None, fetch=needed)
+        return Notice(manifest, data, None, fetch=needed, head=head)
     check_body(manifest, body)
-    return Notice(manifest, data, decode_sketch(body, schema.sketch, schema.bits))
+    sketch = decode_sketch(body, schema.sketch, schema.bits)
+    return Notice(manifest, data, sketch, head=head, body=body)
 
 
 class Floor(NamedTuple):

@@ -11,6 +11,7 @@ import torch
 
 from amity.core import Card, Share
 from amity.facts import REPLY_BYTES, Losses, Offer
+from amity.net.album import Album
 from amity.net.audit import Audit
 from amity.net.board import Board, Notice, read_notice
 from amity.net.calls import Calls
@@ -20,6 +21,7 @@ from amity.net.tally import Tally
 from amity.net.trust.roster import Roster
 from amity.net.wire import (
     Expected,
+    HandData,
     Kind,
     Manifest,
     Refused,
@@ -56,10 +58,11 @@ class Courier:
         tally: Tally,
         roster: Callable[[], Roster],
         norm: Callable[[], float],
+        album: Album | None = None,
     ) -> None:
         self._me, self._schema, self._net, self._rounds = me, schema, net, rounds
         self._calls, self._board, self._audit, self._tally = calls, board, audit, tally
-        self._roster, self._norm = roster, norm
+        self._roster, self._norm, self._album = roster, norm, album
 
     # -- belief ------------------------------------------------------------------------------------
 
@@ -94,8 +97,9 @@ class Courier:
             self._board.proved(manifest.sender)
         return manifest, rest
 
-    def _post(self, manifest: Manifest, body: bytes, again: bool = False) -> Notice:
-        notice = read_notice(manifest, body, self._schema)
+    def _post(self, data: bytes, want: Expected, again: bool = False) -> Notice:
+        manifest, body = self._open(data, want)
+        notice = read_notice(manifest, body, self._schema, data[: len(data) - len(body)])
         if self._board.post(notice, again):
             self._board.proved(manifest.sender)
             self._tally.card_came(manifest.sender, manifest.round, len(body))
@@ -149,25 +153,48 @@ class Courier:
 
     def on_card(self, sender: str, data: bytes) -> None:
         """A card was published."""
-        self._post(*self._open(data, self._want("card", peer=sender)))
+        self._post(data, self._want("card", peer=sender))
 
     def card(self, peer: str, round: int = -1, timeout: float = 3.0) -> Notice:
         """A member's card of a round (-1: its newest)."""
         data, _ = self._calls.ask(peer, "card", round, {}, timeout)
         want = self._want("card", peer=peer, round=None if round < 0 else round)
-        return self._post(*self._open(data, want), again=True)
+        return self._post(data, want, again=True)
 
     def card_of(self, peer: str, notice: Notice) -> Card:
         """The card of a notice, fetched if it was too large to travel with it."""
-        sketch = notice.sketch
-        if notice.fetch:
-            until = time.monotonic() + self._net.patience
-            body = self._calls.body(peer, notice.manifest, {"kind": "card"}, until)
-            schema = self._schema.at(notice.round)
-            sketch = decode_sketch(body, schema.sketch, schema.bits)
+        sketch = self.whole(peer, notice).sketch
         if sketch is None:
             raise AskFailed("its card has no sketch")
         return Card(peer, notice.round, notice.data.examples, notice.data.degree, sketch)
+
+    def whole(self, peer: str, notice: Notice) -> Notice:
+        """A card with its sketch; one that has been here before is not fetched again."""
+        if not notice.fetch:
+            return notice
+        known = notice.manifest
+        body = None if self._album is None else self._album.body(peer, known.sha256)
+        if body is None:
+            until = time.monotonic() + self._net.patience
+            body = bytes(self._calls.body(peer, known, {"kind": "card"}, until))
+        card = read_notice(known, body, self._schema, notice.head)
+        if self._album is not None:
+            self._album.keep(card)
+        return card
+
+    def cards(
+        self, peer: str, round: int, visit: str, swap: bool = False
+    ) -> tuple[HandData, bytes]:
+        """Cards that a member hands over, which nobody has opened yet. `swap`: in exchange for
+        those of mine that it finds under `visit`; otherwise its own are found there."""
+        until = time.monotonic() + self._net.patience
+        method, data = ("exchange", {}) if swap else ("head", {"kind": "cards"})
+        answer, nonce = self._calls.ask(
+            peer, method, round, {**data, "visit": visit}, self._net.patience
+        )
+        manifest, _ = self._open(answer, self._want("cards", peer=peer, re=nonce if swap else None))
+        where = {"kind": "cards", "visit": nonce if swap else visit}
+        return said(HandData, manifest), bytes(self._calls.body(peer, manifest, where, until))
 
     # -- losses and models -------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from amity.net.audit import Audit
 from amity.net.board import Board
@@ -32,6 +32,7 @@ class Connection:
         self._link: Link | None = None
         self._again: Callable[[], Blob] | None = None
         """Makes the card that was shown last, signed anew: whoever comes back shows it again."""
+        self._chosen: Collection[str] = ()
 
     @property
     def is_open(self) -> bool:
@@ -59,8 +60,22 @@ class Connection:
                     handlers=handlers,
                     lease=self._lease,
                 )
+                if self._chosen:
+                    self._link.choose(self._chosen)
         if self._again is not None:
             self._publish(self._again())
+
+    def choose(self, members: Collection[str]) -> None:
+        """Be linked to these members, also when the link is opened anew."""
+        with self._lock:
+            self._chosen = members
+            if self._link is not None:
+                self._link.choose(members)
+
+    def visitors(self) -> Collection[str]:
+        """Those who dialled me, where members are chosen."""
+        link = self._link
+        return () if link is None else link.visitors()
 
     def show(self, card: Blob, again: Callable[[], Blob]) -> bool:
         """Publish a card, and `again` whenever the link is opened anew. Whether it left: if not,

@@ -21,7 +21,7 @@ from amity.net.trust.passes import Book, enrolled, load_book, my_entry
 from amity.net.trust.revoked import Revoked, newest_revoked
 from amity.net.trust.roster import Roster
 from amity.registry import reading
-from amity.topology import Full, Network
+from amity.topology import Discover, Full, Network
 
 LOOK = 1.0
 """Seconds between looks for a new roster or certificate, and for whoever is silent."""
@@ -112,6 +112,11 @@ class Membership:
         """My neighbours of a round."""
         near = self._graph.neighbours(t).get(self._me, ())
         return tuple(j for j in near if j in self.roster().members)
+
+    def known(self) -> tuple[PeerId, ...]:
+        """Whom I am told of, where neighbours are found: those whom a common lot gives me."""
+        at = self._graph.names.index(self._me)
+        return tuple(sorted(self._graph.names[j] for j in self._graph.graph(0).neighbors(at)))
 
     # -- a thread of its own -----------------------------------------------------------------------
 
@@ -273,6 +278,11 @@ def member_of(papers: Papers, setup: Setup) -> None:
         raise IdentityError(
             f"{setup.roster}: lists another key for {identity.name}; the fingerprint of"
             f" {identity.key_path} is {identity.fingerprint}"
+        )
+    if isinstance(setup.config.topology.instance, Discover) and roster.relay is not None:
+        raise IdentityError(
+            f"{setup.roster}: has a relay, and with topology=discover members dial each other"
+            " themselves; leave one of them out"
         )
     if not setup.who.listen and roster.relay is None:
         raise IdentityError(

@@ -13,6 +13,7 @@ from amity.core import Card, PeerId
 from amity.errors import ConfigError
 from amity.net.accord import Accord
 from amity.net.admitting import Admitting
+from amity.net.album import Album
 from amity.net.answers import Answering
 from amity.net.asking import Asking
 from amity.net.audit import Audit
@@ -28,6 +29,7 @@ from amity.net.membership import Membership, Papers
 from amity.net.moment import Moment, Phase
 from amity.net.revoking import Revoking
 from amity.net.sealed import Keys, Sealed
+from amity.net.searching import CIRCLE, Company, Searching
 from amity.net.seen import Seen
 from amity.net.service import REMEMBERED, Service
 from amity.net.setup import Setup
@@ -42,6 +44,7 @@ from amity.net.wire import Refused, Stamp
 from amity.net.workshop import Workshop
 from amity.patience import Purses
 from amity.peer.peer import Peer
+from amity.topology import Discover
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +76,8 @@ class Online:
         self.status.note(round=round)
         self.board.remember(self.seen.floors())
         self.membership.go_online(handlers, beat=self._beat)
+        if self.searching is not None:
+            self.searching.start()
         self.status.beat()
 
     def _beat(self) -> None:
@@ -85,6 +90,9 @@ class Online:
     def _on_live(self, name: PeerId, here: bool) -> None:
         if here and self.admitting is not None:
             self.admitting.met()
+        if not here and self.searching is not None and name not in self.searching.linked:
+            self.board.live(name, False)  # its link has ended, or mine: nobody is missing
+            return
         self.waiting.on_live(name, here)
 
     def _on_stranger(self, name: str) -> None:
@@ -112,6 +120,8 @@ class Online:
 
     def _on_card(self, sender: PeerId, data: bytes) -> None:
         """Called by the link, from a thread of its own."""
+        if self.searching is not None and sender not in self.searching.linked:
+            return  # it came while that link ended
         try:
             self._allowances.of(sender).card()
             self.courier.on_card(sender, data)
@@ -144,13 +154,23 @@ class Online:
     @cached_property
     def line(self) -> Connection:
         return Connection(
-            transport=Sealed(self.transport, self.keys),
+            transport=Sealed(self.transport, self.keys, self._most_links),
             listen=self.setup.who.listen,
             lease=self.setup.net.lease,
             audit=self.audit,
             board=self.board,
             stop=self.stop,
         )
+
+    @property
+    def _rule(self) -> Discover | None:
+        """How neighbours are found; None: they are given."""
+        rule = self.workshop.config.topology.instance
+        return rule if isinstance(rule, Discover) else None
+
+    @property
+    def _most_links(self) -> int:
+        return 0 if self._rule is None else self.setup.net.links
 
     @cached_property
     def membership(self) -> Membership:
@@ -165,7 +185,62 @@ class Online:
 
     @cached_property
     def tally(self) -> Tally:
-        return Tally(self.membership.near)
+        return Tally(self.membership.near if self.searching is None else self.searching.heard)
+
+    def near(self, t: int) -> tuple[PeerId, ...]:
+        """My neighbours of a round: as the graph says, or as they were found."""
+        return (self.searching or self.membership).near(t)
+
+    def reached(self, t: int) -> list[PeerId]:
+        """Whom a card of mine reaches when it is shown."""
+        if self.searching is not None:
+            return sorted(self.searching.visitors())
+        return [j for j in self.near(t) if self.board.linked(j)]
+
+    @cached_property
+    def searching(self) -> Searching | None:
+        """None where neighbours are given."""
+        if self._rule is None:
+            return None
+        return Searching(
+            me=self.workshop.me,
+            rule=self._rule,
+            net=self.setup.net,
+            path=self.setup.state / CIRCLE,
+            known=self.membership.known,
+            company=self._company,
+        )
+
+    @property
+    def _company(self) -> Company:
+        return Company(
+            roster=self.membership.roster,
+            board=self.board,
+            album=self._album,
+            courier=lambda: self.courier,
+            answers=lambda: self.answers,
+            line=self.line,
+            errands=self._errands,
+            audit=self.audit,
+            stamp=self.stamp,
+            alike=self._alike,
+            stop=self.stop,
+        )
+
+    @cached_property
+    def _album(self) -> Album:
+        return Album(
+            me=self.workshop.me,
+            schema=self.workshop.schema,
+            rounds=self.workshop.config.rounds,
+            max_age=self.setup.net.max_age,
+            roster=self.membership.roster,
+        )
+
+    def _alike(self, one: int, other: int) -> bool:
+        """Whether the same holds in two rounds."""
+        config = self.workshop.config
+        return config.at(one) is config.at(other)
 
     @cached_property
     def courier(self) -> Courier:
@@ -187,6 +262,7 @@ class Online:
             tally=self.tally,
             roster=self.membership.roster,
             norm=lambda: self.workshop.norm,
+            album=None if self._rule is None else self._album,
         )
 
     @cached_property
@@ -250,6 +326,8 @@ class Online:
     def service(self) -> Service:
         if self.setup.net.masked:
             self.answers.methods["sum"] = self.giving.answer
+        if self.searching is not None:
+            self.answers.methods["exchange"] = self.searching.answer
         return Service(
             me=self.workshop.me,
             schema=self.workshop.schema,
@@ -267,7 +345,6 @@ class Online:
 
     @cached_property
     def waiting(self) -> Waiting:
-        config = self.workshop.config
         return Waiting(
             me=self.workshop.me,
             net=self.setup.net,
@@ -279,8 +356,9 @@ class Online:
             accord=self.accord,
             told=self.answers.told,
             status=self.status,
-            alike=lambda one, other: config.at(one) is config.at(other),
-            near=self.membership.near,
+            alike=self._alike,
+            near=self.near,
+            searching=self.searching,
             roster=self.membership.roster,
             purses=self.purses,
             belated=self._asking.belated,
@@ -306,6 +384,11 @@ class Online:
     def _around(self) -> dict[str, Any]:
         """Who is here, who is not, and who cannot learn with me."""
         others = [j for j in self.membership.roster().names if j != self.workshop.me]
+        links: dict[str, Any] = {}
+        if self.searching is not None:  # of all others nothing is known
+            visitors = self.searching.visitors()
+            links["links"] = [len(visitors), len(self.searching.linked)]
+            others = [j for j in others if j in visitors or j in self.searching.linked]
         differs = self.accord.apart(others)
         alive = [j for j in others if self.board.reachable(j) and j not in differs]
         return {
@@ -320,7 +403,7 @@ class Online:
                 j: [round(standing, 2), round(seconds, 1)]
                 for j, (standing, seconds) in self.purses.standing().items()
             },
-        }
+        } | links
 
     @cached_property
     def showing(self) -> Showing | None:

@@ -50,6 +50,9 @@ class Net:
     show: Literal["nothing", "names"] = "nothing"
     """What members may see of my progress, for their pages. `names`: round, accuracy, bytes, and
     whom I took with what weight, to members that ask; and I ask them."""
+    links: Annotated[int, Field(ge=1, le=1000)] = 100
+    """With topology=discover: links that others may open to me. Who finds none free looks for
+    others; I open one to each member of my circle, and keep those who left it for a round."""
     requests: Count = 100
     """Asks per second that one neighbour may make; three seconds' worth at once."""
     transfers: Count = 4

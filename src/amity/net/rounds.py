@@ -47,13 +47,17 @@ class Rounds:
     def play(self, now: Next, memory: Memory) -> Done:
         """One round, from its training to its record."""
         t, clock, online = now.round, Clock(), self._online
-        near = online.membership.near(t)
+        near, searching = online.near(t), online.searching
         moment, trained = self._train(t, near, now.phase, says_of(memory))
         clock.lap("train")
+        if searching is not None:
+            searching.meet()
         present = online.waiting.cards(t, near)
         clock.lap("wait")
         desk = online.desk(moment, present)
         decision = desk.settled(self._decide(moment, present, desk, memory))
+        if searching is not None:
+            searching.begin(moment, present)
         clock.lap("select")
         self._shop.shard.absorb(self._shop.me, desk.mixed(decision), t)
         clock.lap("mix")
@@ -61,13 +65,15 @@ class Rounds:
         if turn:
             clock.lap("alone")
         self._tell_use(t, decision.row, desk)
+        if searching is not None:
+            searching.end(t)
         report = self._report(t, decision, desk, trained, len(present), clock, turn)
         return Done(report, decision.memory)
 
     def finish(self) -> None:
         """All rounds are done: tell the others, and stay until they have what they need."""
         online, rounds = self._online, self._shop.config.rounds
-        degree = len(online.membership.near(rounds - 1))
+        degree = len(online.near(rounds - 1))
         data = {"examples": self._shop.examples, "degree": degree, "phase": "done"}
 
         def farewell() -> Blob:
@@ -76,6 +82,8 @@ class Rounds:
         last = farewell()
         online.answers.say_farewell(last)
         online.line.show(last, again=farewell)
+        if online.searching is not None:
+            online.searching.finish()
         online.waiting.linger()
 
     # -- training, and what the others see of it ---------------------------------------------------
@@ -99,11 +107,11 @@ class Rounds:
         if card is not None and phase == "ready":
             online.spending.disclose("card", t)
         online.answers.offer(moment)
-        self._show(moment, blob, near)
+        self._show(moment, blob)
         return moment, trained
 
-    def _show(self, moment: Moment, card: Blob, near: tuple[PeerId, ...]) -> None:
-        here = [j for j in near if self._online.board.linked(j)]
+    def _show(self, moment: Moment, card: Blob) -> None:
+        here = self._online.reached(moment.round)
         if self._online.line.show(card, again=moment.announcement):
             self._online.tally.sent("card", len(card.carried) * len(here))
 

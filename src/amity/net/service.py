@@ -54,6 +54,7 @@ class Service:
             "host": ThreadPoolExecutor(8, "visits", *ONE_THREAD),
             "losses": ThreadPoolExecutor(8, "losses", *ONE_THREAD),
             "sum": ThreadPoolExecutor(8, "sums"),
+            "exchange": ThreadPoolExecutor(4, "exchanges"),
         }
         """What may wait for the learner, or for others, has threads of its own: greetings and cards
         never wait."""

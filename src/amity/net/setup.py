@@ -152,6 +152,7 @@ def read_setup(
     admit(path, code_named(layers, but=mine), trust)
     rules = typed("net", Net, {**given.get("net", {}), **net})
     config = resolve(layers if rules.masked else guarded(layers))
+    _check_search(config, rules)
     return Setup(
         folder=folder,
         who=who,
@@ -246,11 +247,6 @@ def for_network(config: Config) -> Config:
             "stop.patience: is for `amity run`, `compare` and `sweep`, which see all peers; real"
             " peers end by themselves. Leave it out, and raise rounds= if more are needed"
         )
-    if isinstance(config.topology.instance, Discover):
-        raise ConfigError(
-            "topology=discover: is for `amity run`; real peers reach all members of their roster."
-            " Leave it out, or use topology=regular"
-        )
     own = config.topology.common
     for key, plain in (("online", 1.0), ("drop", 0.0), ("trace", ""), ("speed", "")):
         if getattr(own, key) != plain:
@@ -259,6 +255,16 @@ def for_network(config: Config) -> Config:
                 " it out"
             )
     return in_one_process(config, vectorise="off", group=1)
+
+
+def _check_search(config: Config, net: Net) -> None:
+    """Members of one masked sum are linked to each other, which neighbours that are found need not
+    be."""
+    if isinstance(config.topology.instance, Discover) and net.masked:
+        raise ConfigError(
+            "net.masked: needs links between all members; leave topology=discover out, or say"
+            " net.masked=false"
+        )
 
 
 def data_of(setup: Setup, dataset: Dataset) -> tuple[Dataset, PeerData]:

@@ -9,6 +9,9 @@ in which nothing is lost, what all have sent is what all have received, to the b
 * **A card once for each neighbour**, as in the simulator: by its sender when it is published, for
   every neighbour that is there; by a neighbour when it first believes it. A card that is shown or
   asked for again is not booked again. One that is too large to be published is a body like others.
+  Where neighbours are found, whoever dialled the sender is such a neighbour, also in the one round
+  for which a link outlives its place in the circle. Cards that are handed on are a body, and their
+  heads are in it.
 * **Losses** travel in a head and count as two numbers (`REPLY_BYTES`), also those of a visit.
 * **What a strategy says** counts as many bytes as its text, in both runtimes.
 * **One kind for a body**: what a visit brings home is booked as a model, though a sketch is in it.
@@ -32,6 +35,7 @@ BOOKED: Mapping[str, Kind] = {
     "start": "model",
     "visit": "model",
     "sum": "model",
+    "cards": "card",
 }
 """Under what the bodies of each kind of message are booked."""
 Near = Callable[[int], tuple[PeerId, ...]]

@@ -24,6 +24,7 @@ from amity.net.link.base import AskFailed
 from amity.net.membership import LOOK
 from amity.net.moment import Phase
 from amity.net.options import Net
+from amity.net.searching import Searching
 from amity.net.status import StatusFile
 from amity.net.tally import Near
 from amity.net.trust.roster import Roster
@@ -59,18 +60,20 @@ class Waiting:
         status: StatusFile,
         alike: Callable[[int, int], bool],
         near: Near,
+        searching: Searching | None,
         roster: Callable[[], Roster],
         purses: Purses,
         belated: Belated,
         greet: Callable[[PeerId], None],
         stop: threading.Event,
     ) -> None:
-        """`greet` is called with a member that has come, before anything else is asked of it."""
+        """`greet` is called with a member that has come, before anything else is asked of it.
+        `searching`: None where neighbours are given."""
         self._me, self._net, self._rounds = me, net, rounds
         self._near, self._roster, self._alike = near, roster, alike
         self._board, self._courier, self._errands, self._audit = board, courier, errands, audit
         self._stop, self._accord, self._told, self._status = stop, accord, told, status
-        self._greet = greet
+        self._greet, self._searching = greet, searching
         self._cards = Cards(
             net=net,
             board=board,
@@ -183,6 +186,8 @@ class Waiting:
         self._accord.enter(t)
         began, said = time.monotonic(), False
         while not self._stop.is_set():
+            if self._searching is not None:
+                self._searching.refill()
             near = self._near(t)
             for j in near:
                 if self._board.reachable(j) and not self._accord.met(j):
@@ -215,6 +220,8 @@ class Waiting:
     def refuse_solitude(self) -> None:
         """Raise if all other members differ from me."""
         others = [j for j in self._roster().names if j != self._me]
+        if self._searching is not None:
+            others = list(self._near(0))  # of all others nothing is known
         apart = self._accord.apart(others)
         if others and len(apart) == len(others):
             self._let_ask(others)
@@ -275,10 +282,12 @@ class Waiting:
         now, near, board = time.monotonic(), self._near(self._rounds - 1), self._board
         until, look = now + self._net.deadline + self._net.patience, now + LOOK
         while time.monotonic() < until and not self._stop.is_set():
+            if self._searching is not None and not self._searching.visitors():
+                return  # whoever is done has ended its links
             with board.changed:
                 here = [j for j in near if board.alive(j) and not self._accord.difference(j)]
                 waiting = [j for j in here if board.newest(j) < self._rounds]
-                if not waiting:
+                if not waiting and self._searching is None:
                     return
                 board.changed.wait(0.2)
             look = self._nudge(waiting, look)

@@ -19,7 +19,7 @@ from amity.round.frozen import spare
 from amity.round.shard import Shard
 from amity.round.spending import Budget
 from amity.store import RunDir
-from amity.topology import Network
+from amity.topology import Discover, Network
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +50,9 @@ class Workshop:
         spare(learner, config, dataset)
         terms = _terms(config, shard, dataset)
         check_masked(config, setup.net, terms.masked)
+        rule = config.topology.instance
+        if isinstance(rule, Discover):
+            terms = replace(terms, finding=f"{rule.cards} cards, {rule.passed} at random")
         if setup.net.masked:
             terms = replace(terms, sums=f"{setup.net.crowd} or more")
         return cls(
@@ -131,6 +134,7 @@ def _schema(config: Config, shard: Shard, terms: Terms) -> WireSchema:
     """What bodies must look like, found on this peer's own, from each planned change on."""
     (peer,) = shard.peers.values()
     peer.trained.copy_(peer.start)
+    rule = config.topology.instance
 
     def of(start: int, spec: CardSpec | None) -> WireSchema:
         world, layout = shard.world, shard.world.learner.layout
@@ -140,6 +144,7 @@ def _schema(config: Config, shard: Shard, terms: Terms) -> WireSchema:
             sketch=peer.card_length(spec) if spec else 0,
             probe=len(world.sketcher(world.initial[layout.proxy], spec.sketch if spec else 0)),
             bits=spec.bits if spec else 32,
+            handed=rule.cards + 1 if isinstance(rule, Discover) else 0,
             digest=terms.digest_at(start),
         )
 

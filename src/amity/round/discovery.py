@@ -21,6 +21,7 @@ Nobody is told more than once a round: a peer starts one exchange, and answers a
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -55,6 +56,16 @@ class Handed(NamedTuple):
     giver: PeerId
     best: tuple[PeerId, ...]
     random: tuple[PeerId, ...]
+
+
+def lot_of(secret: str) -> Lot:
+    """Lots that nobody knows who does not know the secret."""
+
+    def lot(place: int, name: PeerId) -> int:
+        text = f"{secret} {place} {name}".encode()
+        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
+
+    return lot
 
 
 def at_first(rule: Discover, known: Sequence[PeerId], lot: Lot) -> Circle:

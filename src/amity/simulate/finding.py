@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from amity.round.discovery import (
     at_first,
     hand_out,
     let_in,
+    lot_of,
     partner,
     take_in,
 )
@@ -130,16 +130,6 @@ class Circles:
     def remember(self, me: PeerId, found: Any) -> None:
         view, random = found
         self._circles[me] = Circle(tuple(view), tuple(random))
-
-
-def lot_of(secret: str) -> Lot:
-    """Lots that nobody knows who does not know the secret."""
-
-    def lot(place: int, name: PeerId) -> int:
-        text = f"{secret} {place} {name}".encode()
-        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
-
-    return lot
 
 
 def _alike(

@@ -8,7 +8,7 @@ the transport.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -106,6 +106,13 @@ class Link(Protocol):
         """Show who I am to everybody whom I am linked to, on a roster or not, and what they answer,
         about `limit` bytes in all. Nothing else goes to those who are on none."""
 
+    def choose(self, members: Collection[str]) -> None:
+        """Where members are chosen (`Transport.few`): be linked to these, and end the links to all
+        others that I dialled. Returns at once."""
+
+    def visitors(self) -> Collection[str]:
+        """Where members are chosen: those who dialled me, whom my cards reach."""
+
     def close(self) -> None: ...
 
 
@@ -124,6 +131,24 @@ class Transport:
         """Returns when others can reach this peer; NetworkError if they cannot. `lease`: seconds of
         silence after which a member counts as gone."""
         raise NotImplementedError
+
+    def few(
+        self,
+        *,
+        identity: Identity,
+        roster: Roster,
+        listen: str,
+        handlers: Handlers,
+        lease: float,
+        most: int,
+    ) -> Link:
+        """The same for one who dials nobody but those whom it chooses (`Link.choose`). A link
+        belongs to the one who dialled it, and brings it the cards of the other; both may ask on it.
+        `most` links are taken from others."""
+        raise ConfigError(
+            f"net.link: {type(self).__name__} dials everybody, and topology=discover only some; use"
+            " another of both"
+        )
 
     def relay(
         self,

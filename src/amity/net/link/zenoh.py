@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import queue
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +19,13 @@ import zenoh
 
 from amity.errors import NetworkError
 from amity.net.audit import Audit, Handshakes
-from amity.net.link.base import Alive, AskFailed, Handlers, Transport
+from amity.net.link.base import Alive, AskFailed, Handlers, Link, Transport
+from amity.net.link.few import Few
 from amity.net.link.registry import links
 from amity.net.link.zenoh_session import ZenohRelay, opened, opened_here, short, watch_links
-from amity.net.link.zenoh_settings import settings
+from amity.net.link.zenoh_settings import calling, listening, settings
 from amity.net.trust.identity import Identity
-from amity.net.trust.roster import Roster
+from amity.net.trust.roster import Member, Roster
 
 LOOK = 0.25
 """Seconds between looks whether somebody who owes an answer is still there."""
@@ -40,9 +42,30 @@ class Zenoh(Transport):
     def open(
         self, *, identity: Identity, roster: Roster, listen: str, handlers: Handlers, lease: float
     ) -> ZenohLink:
-        return ZenohLink(
-            identity=identity, roster=roster, listen=listen, handlers=handlers, lease=lease
-        )
+        config = settings(identity, roster, listen, lease)
+        return ZenohLink(identity=identity, roster=roster, handlers=handlers, config=config)
+
+    def few(
+        self,
+        *,
+        identity: Identity,
+        roster: Roster,
+        listen: str,
+        handlers: Handlers,
+        lease: float,
+        most: int,
+    ) -> Link:
+        def home(told: Handlers) -> ZenohLink:
+            config = listening(identity, roster, listen, lease, most)
+            return ZenohLink(identity=identity, roster=roster, handlers=told, config=config)
+
+        def call(member: Member, told: Handlers) -> ZenohLink:
+            config = calling(identity, roster, member, lease)
+            return ZenohLink(
+                identity=identity, roster=roster, handlers=told, config=config, watched=False
+            )
+
+        return Few(roster=roster, handlers=handlers, home=home, call=call)
 
     def relay(
         self,
@@ -148,12 +171,20 @@ class ZenohLink:
     """One Zenoh session."""
 
     def __init__(
-        self, *, identity: Identity, roster: Roster, listen: str, handlers: Handlers, lease: float
+        self,
+        *,
+        identity: Identity,
+        roster: Roster,
+        handlers: Handlers,
+        config: dict[str, Any],
+        watched: bool = True,
     ) -> None:
+        """`watched`: whether those are reported who are linked and on no roster."""
         self._me, self._root, self._handlers = identity.name, f"amity/{roster.network}", handlers
-        mine, where = f"{self._root}/{self._me}", f"listen {listen}" if listen else "no listener"
+        mine, ends = f"{self._root}/{self._me}", config["listen"]["endpoints"]
+        where = f"listen {ends[0].removeprefix('tls/')}" if ends else "no listener"
         try:
-            self._session = session = opened(settings(identity, roster, listen, lease), roster)
+            self._session = session = opened(config, roster)
         except zenoh.ZError as error:
             raise NetworkError(
                 f"{identity.name}: the network could not be opened ({where}; {short(error)})"
@@ -174,7 +205,15 @@ class ZenohLink:
             raise NetworkError(
                 f"{identity.name}: the network could not be opened ({short(error)})"
             ) from None
-        self._closing = watch_links(session, roster, handlers.on_stranger)
+        self._closing = threading.Event()
+        if watched:
+            watch_links(session, roster, handlers.on_stranger, self._closing)
+
+    def choose(self, members: Collection[str]) -> None:
+        """This one dials by the roster."""
+
+    def visitors(self) -> Collection[str]:
+        return ()
 
     def close(self) -> None:
         self._closing.set()

@@ -47,7 +47,8 @@ class ZenohRelay:
             raise NetworkError(
                 f"{identity.name}: the relay could not listen on {listen} ({short(error)})"
             ) from None
-        self._closing = watch_links(self._session, roster, on_stranger)
+        self._closing = threading.Event()
+        watch_links(self._session, roster, on_stranger, self._closing)
 
     def close(self) -> None:
         self._closing.set()
@@ -55,11 +56,14 @@ class ZenohRelay:
 
 
 def watch_links(
-    session: zenoh.Session, roster: Roster, on_stranger: Callable[[str], None]
-) -> threading.Event:
+    session: zenoh.Session,
+    roster: Roster,
+    on_stranger: Callable[[str], None],
+    closing: threading.Event,
+) -> None:
     """A certificate of our authority opens a link even if its name is on no roster; it gets
-    nothing, and is reported. Returns what ends the watch."""
-    allowed, closing = {member.name for member in roster.everyone}, threading.Event()
+    nothing, and is reported."""
+    allowed = {member.name for member in roster.everyone}
 
     def watch() -> None:
         while not closing.wait(0.5):
@@ -71,7 +75,6 @@ def watch_links(
                 on_stranger(name)
 
     threading.Thread(target=watch, name="links", daemon=True).start()
-    return closing
 
 
 def opened(config: dict[str, Any], roster: Roster) -> zenoh.Session:

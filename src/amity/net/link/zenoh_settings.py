@@ -12,11 +12,12 @@ own name:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from amity.net.trust.identity import Identity
-from amity.net.trust.roster import Roster
+from amity.net.trust.roster import Member, Roster
 
 LARGEST_MESSAGE = 4 << 20
 """Bytes of one message on a link; models travel in chunks, so nothing honest is longer."""
@@ -51,6 +52,23 @@ def settings(identity: Identity, roster: Roster, listen: str, lease: float) -> d
         "transport": transport(identity, lease),
         "access_control": access(roster, f"amity/{roster.network}"),
     }
+
+
+def listening(
+    identity: Identity, roster: Roster, listen: str, lease: float, most: int
+) -> dict[str, Any]:
+    """Of a session that dials nobody, and takes so many links from others."""
+    config = settings(identity, roster, listen, lease)
+    config["transport"]["unicast"] = {"max_sessions": most}
+    return config | {"connect": dialling([])}
+
+
+def calling(identity: Identity, roster: Roster, member: Member, lease: float) -> dict[str, Any]:
+    """Of a session for one member alone: whoever else answers there may say nothing. It is a peer
+    and no client, for whom the other would pass on what its neighbours say."""
+    two = replace(roster, members={member.name: member}, relay=None, first=frozenset())
+    config = settings(identity, two, "", lease)
+    return config | {"mode": "peer", "connect": dialling([member.address])}
 
 
 def dialling(addresses: list[str]) -> dict[str, Any]:

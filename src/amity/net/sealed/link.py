@@ -5,11 +5,11 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from amity.core import PeerId
 from amity.net.link.base import Alive, AskFailed, Handlers, Link, Request, Transport
@@ -40,13 +40,16 @@ class Sealed(Transport):
 
     inner: Transport
     keys: Keys
+    most: int = 0
+    """With chosen members alone, links that others may open to me; 0: all members are linked."""
 
     def open(
         self, *, identity: Identity, roster: Roster, listen: str, handlers: Handlers, lease: float
     ) -> Link:
         self.keys.renew()
         link = SealedLink(identity.name, self.keys, handlers)
-        link.inner = self.inner.open(
+        opener = partial(self.inner.few, most=self.most) if self.most else self.inner.open
+        link.inner = opener(
             identity=identity, roster=roster, listen=listen, handlers=link.handlers, lease=lease
         )
         self.keys.line = link.inner
@@ -73,6 +76,12 @@ class SealedLink:
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.inner.close()
+
+    def choose(self, members: Collection[str]) -> None:
+        self.inner.choose(members)
+
+    def visitors(self) -> Collection[str]:
+        return self.inner.visitors()
 
     # -- what leaves -------------------------------------------------------------------------------
 
@@ -157,12 +166,17 @@ class SealedLink:
     def _open_later(self, sender: str) -> None:
         self.ready.wait(GREET)
         self._keys.forget(sender)
-        with suppress(AskFailed, Refused):  # whoever meets it tells why; here its cards are refused
-            self._keys.of(sender, self.inner, GREET, lambda: True)
+        self._ask_key(sender)
         with self._lock:
             waiting = self._locked.pop(sender)
         for data in waiting:
+            self._ask_key(sender)  # it may have come just now, and its old keys be forgotten
             self._outer.on_card(sender, self._unlocked(sender, data))
+
+    def _ask_key(self, sender: str) -> None:
+        """If it is not known. Whoever meets the sender tells why not; its cards are refused."""
+        with suppress(AskFailed, Refused):
+            self._keys.of(sender, self.inner, GREET, lambda: True)
 
     def _about_ask(self, asker: str, owner: str, method: str) -> str:
         return f"amity ask {self._keys.network} {asker} {owner} {method}"

@@ -7,7 +7,8 @@ A message is a **head** and, for some kinds, a **body**:
            | signature | manifest (JSON)
     body = safetensors, as long as the manifest says and with the SHA-256 that it says;
            what a strategy says publicly is JSON: finite numbers by name;
-           so are terms: what all members must have in common
+           so are terms: what all members must have in common;
+           cards that are handed on are whole messages, each after its length (4 bytes)
 
 The sender signs the manifest with the key that the roster lists, so neither a relay nor another
 member can alter a message or put words into somebody's mouth. Checks stand in the order of their
@@ -24,7 +25,9 @@ from amity.net.wire.bodies import (
     dequantise,
     encode_share,
     encode_sketch,
+    pack,
     quantise,
+    unpack,
 )
 from amity.net.wire.heads import (
     DOMAIN,
@@ -44,6 +47,7 @@ from amity.net.wire.manifest import (
     PROTOCOL,
     CardData,
     Format,
+    HandData,
     Kind,
     Manifest,
     Refused,
@@ -71,6 +75,7 @@ __all__ = [
     "CardData",
     "Expected",
     "Format",
+    "HandData",
     "Kind",
     "Manifest",
     "Refused",
@@ -91,8 +96,10 @@ __all__ = [
     "losses_of",
     "open_head",
     "other_protocol",
+    "pack",
     "quantise",
     "said",
     "says_in",
     "unframe",
+    "unpack",
 ]

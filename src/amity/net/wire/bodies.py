@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import struct
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -187,6 +188,25 @@ def _mask_of(body: bytes | bytearray, schema: WireSchema) -> tuple[int, torch.Te
     if np.packbits(mask).tobytes() != bits.tobytes():
         raise Refused("bad tensors", "mask has bits past its end")
     return int(mask.sum()), torch.from_numpy(mask)
+
+
+def pack(messages: Sequence[bytes]) -> bytes:
+    """Whole messages as one body."""
+    return b"".join(struct.pack(">I", len(one)) + one for one in messages)
+
+
+def unpack(body: bytes | bytearray, count: int) -> list[bytes]:
+    """So many messages, and nothing else."""
+    found, at = list[bytes](), 0
+    for _ in range(count):
+        size = int.from_bytes(body[at : at + 4], "big")
+        found.append(bytes(body[at + 4 : at + 4 + size]))
+        at += 4 + size
+        if at > len(body) or not size:
+            raise Refused("malformed", "cards that are cut off")
+    if at != len(body):
+        raise Refused("malformed", "more than the cards that were told")
+    return found
 
 
 def quantise(theta: torch.Tensor, draw: np.random.Generator) -> dict[str, torch.Tensor]:

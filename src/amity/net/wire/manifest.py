@@ -20,6 +20,8 @@ PROTOCOL = 3
 wire; from 3 on all but greetings is sealed to its receiver."""
 LARGEST_HEADER = 4096
 """Of a body's safetensors header: we send at most four tensors."""
+LARGEST_CARD_HEAD = 8192
+"""Bytes of a card as it is handed on, beside its sketch: its head, and the header of its body."""
 LARGEST_TERMS = 96 * 1024
 """Bytes of terms on the way; those of a table of some thousand columns are more, and not told."""
 
@@ -30,6 +32,7 @@ Kind = Literal[
     "probe",
     "visit",
     "sum",
+    "cards",
     "says",
     "shown",
     "terms",
@@ -104,6 +107,15 @@ class VisitData(_Strict):
     after: Nonnegative
 
 
+class HandData(_Strict):
+    """Whose cards are handed over, in this order: mine where it is not among the others, the most
+    similar, some at random."""
+
+    mine: Count
+    best: Count
+    random: Count
+
+
 class ShownData(_Strict):
     """How a member is doing: bytes of its newest round, and its leading metric."""
 
@@ -160,6 +172,8 @@ class WireSchema:
     """Bits of each of these numbers: 1 where only signs are shown."""
     max_norm: float = 1e6
     """No model of a larger norm is taken, whatever the receiver's own is: sums stay finite."""
+    handed: int = 0
+    """Cards that one hands to another, where neighbours are found."""
     later: tuple[tuple[int, WireSchema], ...] = ()
     """From which round on which schema holds instead, by planned changes."""
 
@@ -172,6 +186,7 @@ class WireSchema:
         model = 4 * self.size + (self.size + 7) // 8
         bodies = {
             "card": (self.bits * self.sketch + 7) // 8,
+            "cards": self.handed * (LARGEST_CARD_HEAD + (self.bits * self.sketch + 7) // 8),
             "probe": (self.bits * self.probe + 7) // 8,
             "visit": (self.bits * self.probe + 7) // 8 + model,
             "says": LARGEST_SAID,

@@ -23,7 +23,7 @@ Planned = tuple[int, Text, Shown]
 """A planned change: from which round on, what it is, and what cards show then."""
 
 
-WHERE_SAID = ("stepping", "task", "frozen", "weights", "sums")
+WHERE_SAID = ("stepping", "task", "frozen", "weights", "sums", "finding")
 """What counts in a digest only where there is something to say: digests from before stay."""
 
 
@@ -49,6 +49,8 @@ class Terms:
     """The SHA-256 of the file that the model starts from; empty: there is none."""
     sums: Word = ""
     """How models are summed under masks; empty: they are not."""
+    finding: Word = ""
+    """How neighbours are found; empty: all members are linked."""
     changes: tuple[Planned, ...] = ()
     """In the order of rounds. Those of rounds to come need not be the same yet."""
     protocol: int = PROTOCOL
@@ -129,6 +131,11 @@ class Terms:
             yield (
                 f"models travel {_summed(self.sums)} here and {_summed(other.sums)} there: say the"
                 " same net.masked and net.crowd"
+            )
+        if self.finding != other.finding:
+            yield (
+                f"neighbours are {_found(self.finding)} here and {_found(other.finding)} there: say"
+                " the same topology, topology.cards and topology.passed under [run]"
             )
         if said := _plans_apart(_until(self.changes, round), _until(other.changes, round)):
             yield said
@@ -216,6 +223,10 @@ def _file(weights: str) -> str:
 
 def _summed(sums: str) -> str:
     return f"in masked sums of {sums[:20]}" if sums else "one by one"
+
+
+def _found(finding: str) -> str:
+    return f"found by {finding[:40]}" if finding else "all members, or given by a graph"
 
 
 def _frozen(digest: str) -> str:
