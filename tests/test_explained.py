@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+from amity.records import Report
 from amity.show.panels.base import Picture, panels
+from amity.sinks.rounds import took
 from tests.conftest import Call
 
 SMALL = "peers=6 rounds=2 partition.samples=10 partition.test=20 model.hidden=8 seeds=0"
@@ -36,3 +40,12 @@ def test_the_start_page_explains_every_column_of_the_table_that_it_shows(reposit
     head = re.findall(r"^strategy +(accuracy .*)$", page, re.MULTILINE)[0]
     explained = re.findall(r"^\| `(.+?)` \| \S", page, re.MULTILINE)
     assert re.split(" {2,}", head) == explained
+
+
+def test_who_takes_nobody_in_the_end_as_planned_is_not_told_like_a_failure() -> None:
+    def told(**notes: float) -> str:
+        row, record = {"a": 1.0}, SimpleNamespace(notes=notes)
+        return took(cast(Report, SimpleNamespace(peers={"a": record}, rows={"a": row})))
+
+    assert told() == told(settled=0.0) == "nobody"
+    assert told(settled=1.0).startswith("nobody (as planned: ")
