@@ -283,7 +283,9 @@ def test_a_table_with_a_hole_names_its_line() -> None:
     frame = table()
     frame.loc[4, "f2"] = np.nan
     frame.to_csv("t.csv", index=False)
-    with pytest.raises(DataError, match=r"column 'f2' has no value .*, first in line 6 of the file"):
+    with pytest.raises(
+        DataError, match=r"column 'f2' has no value .*, first in line 6 of the file"
+    ):
         load(None, ["data=t.csv", *WORDS]).data.instance.load()
     Path("empty.csv").write_text("")
     with pytest.raises(DataError, match="cannot be read as a table"):

@@ -106,8 +106,8 @@ class Regimes(TableOfRuns):
         " world is looked for among all rows but the default and the oracle; a strategy is never"
         " compared with itself, so that a gap below 0 is better than all rivals, and its regret is"
         " 0. The oracle is told the groups (in worlds without groups: the labels). A peer is much"
-        " harmed if it ends more than 2 points below Local of the same seed. AFIND+ `literal` is run"
-        " at preset `paper` only: its visits take too long."
+        " harmed if it ends more than 2 points below Local of the same seed. AFIND+ `literal` is"
+        " run at preset `paper` only: its visits take too long."
     )
     printed = Printed(where="beyond the paper, whose worlds differ in labels alone")
     claims = (
