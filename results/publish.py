@@ -98,7 +98,13 @@ def when() -> dict[str, str]:
     path = HERE / "regimes.jsonl"
     if not path.exists():
         return dict.fromkeys((*NUMBERS, "pictures"), not_yet("regimes"))
-    return {**numbers(table_of(path)), "pictures": f"{drawn('regimes')}\n"}
+    parts = {name: unbroken(text) for name, text in numbers(table_of(path)).items()}
+    return {**parts, "pictures": f"{drawn('regimes')}\n"}
+
+
+def unbroken(text: str) -> str:
+    """With numbers that keep what belongs to them on their line: `3.6 ± 0.6`, `15 %`."""
+    return re.sub(r" (?=[±%])|(?<=±) ", "\u00a0", text)
 
 
 def leaks(path: Path) -> Leaks | None:

@@ -6,16 +6,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from amity.cli.common import again
 from amity.cli.swarm import _crowd
 from amity.config import load
+from amity.lab import worlds
+from amity.lab.comparison import Comparison
 from amity.learn.models import models
 from amity.methods import methods
 from amity.store import RunDir
@@ -289,6 +294,50 @@ def test_ctrl_c_and_kill_leave_no_worker_behind_and_the_same_command_goes_on() -
         assert newest("c/gossip/seed-0") > before
     with RunDir.open(Path("c/gossip/seed-0")):
         pass  # nobody holds its lock
+
+
+def test_ctrl_c_names_the_command_that_goes_on_in_the_folder_that_was_chosen(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the second of two worlds; the first is not run again."""
+    compared, seen = worlds.compared, list[Path]()
+
+    def ctrl_c_in_the_second(*given: Any) -> Comparison:
+        seen.append(given[3])
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        return compared(*given)
+
+    line = f"compare {' '.join(SMALL)} shifts=none,rotate:groups=2 strategies=local,gossip seeds=0"
+    with monkeypatch.context() as once:
+        once.setattr(worlds, "compared", ctrl_c_in_the_second)
+        code, _, err = call(line)
+    (chosen,) = Path("runs").iterdir()
+    program, *words = shlex.split(err.partition("this goes on where it was: ")[2])
+    assert code == 130
+    assert [Path(program).name, *words] == ["amity", *line.split(), f"out={chosen}"]
+    done = {path: path.stat().st_mtime_ns for path in chosen.glob("none/*/*/metrics.jsonl")}
+    assert len(done) == 2
+    code, out, err = call(" ".join(words))
+    assert (code, err) == (0, "")
+    assert f"report: {chosen}/report.html" in out
+    assert [*Path("runs").iterdir()] == [chosen]
+    assert {path: path.stat().st_mtime_ns for path in done} == done
+
+
+def test_the_command_that_goes_on_is_one_that_a_shell_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "own bin" / "amity"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    argv, out = [str(program), "run", "peers=4"], Path("runs/a")
+    assert again(argv, out) == "'own bin/amity' run peers=4 out=runs/a"
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert again(argv, out) == "amity run peers=4 out=runs/a"
+    assert again([*argv, "out=b"], out) == "amity run peers=4 out=b"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a process number 1")

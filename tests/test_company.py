@@ -21,7 +21,7 @@ from amity.net.options import Net
 from amity.net.sealed import keys
 from amity.net.status import read_status
 from amity.net.wire import PROTOCOL, terms
-from amity.sinks.happenings import Happenings
+from amity.sinks.happenings import AWAY, Happenings
 from amity.store import read_lines
 from tests.conftest import Call, tiny
 from tests.test_chaos import NET, config, drill
@@ -245,11 +245,13 @@ def test_each_thing_is_said_once_and_coming_back_is_said_again() -> None:
     told = [
         (happened("joined"), "b is here"),
         (happened("joined"), ""),
-        (happened("left"), "b has left"),
+        (happened("left"), f"b is away ({AWAY})"),
         (happened("late", why="not reachable", round=3), ""),
         (happened("joined"), "b is back"),
         (happened("silent"), "b does not answer"),
         (happened("left"), ""),
+        (happened("joined"), "b is back"),
+        (happened("left"), "b is away"),
         (happened("refused", "", "no TLS"), "somebody who is no member is refused: no TLS"),
         (happened("refused", "", "no TLS"), ""),
         (happened("refused", why="wrong schema"), ""),

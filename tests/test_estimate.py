@@ -150,6 +150,16 @@ def test_a_range_is_said_as_one() -> None:
     assert re.search(r", [\d.]+ kB to [\d.]+ kB received", str(estimate([tiny()], 1)))
 
 
+def test_no_run_of_a_comparison_receives_more_than_is_said_before_it() -> None:
+    """A mean over the runs would say too little: `local` receives nothing."""
+    strategies = ("local", "gossip", "friends", {"name": "afind+", "preset": "tuned"})
+    configs = [tiny(strategy=strategy, rounds=10) for strategy in strategies]
+    said = estimate(configs, 1).moved
+    measured = [mean_received(config) for config in configs]
+    assert said.least == min(measured) == 0
+    assert max(measured) <= said.most < 1.1 * max(measured)
+
+
 def test_an_engine_says_how_much_it_does_at_the_same_time() -> None:
     assert tiny(engine={"workers": 1}).engine.instance.hands(100) == 1
     assert tiny(engine={"workers": 3}).engine.instance.hands(2) == 2

@@ -944,5 +944,9 @@ def test_every_decision_has_a_sentence() -> None:
     some = [loner.notes, crowd.notes, crowd.notes, {}]
     assert Friends().sum_up(some) == "1 took nobody, 2 took everyone"
     last = [loner.notes, {**crowd.notes, "settled": 1.0}]
-    assert Friends().sum_up(last) == "1 took nobody, 1 took nobody any more, after everyone before"
+    assert Friends().sum_up(last) == (
+        "1 took nobody, 1 took nobody any more, after everyone before (as planned: in the last"
+        " fifth of the rounds a peer makes its own what it has from strangers)"
+    )
+    assert "in the last fifth of the rounds it makes that its own (as planned)" in say(last[1])
     assert Friends().sum_up([]) == ""

@@ -279,11 +279,13 @@ def test_a_column_of_words_may_name_groups() -> None:
         load(None, [*words, "data.group=group"]).data.instance.load()
 
 
-def test_a_table_with_a_hole_names_its_row() -> None:
+def test_a_table_with_a_hole_names_its_line() -> None:
     frame = table()
     frame.loc[4, "f2"] = np.nan
     frame.to_csv("t.csv", index=False)
-    with pytest.raises(DataError, match=r"column 'f2' has no value .*, first in row 5"):
+    with pytest.raises(
+        DataError, match=r"column 'f2' has no value .*, first in line 6 of the file"
+    ):
         load(None, ["data=t.csv", *WORDS]).data.instance.load()
     Path("empty.csv").write_text("")
     with pytest.raises(DataError, match="cannot be read as a table"):

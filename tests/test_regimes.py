@@ -26,7 +26,7 @@ from amity.reproduce.regret import (
     UNKNOWN,
     Regret,
     gap_of,
-    harmed,
+    much_harmed,
     what_pays,
 )
 from amity.reproduce.verdicts import HOLDS, NOT, PARTLY
@@ -143,11 +143,11 @@ def test_the_interval_of_the_mean_regret_is_around_it_and_never_below_0() -> Non
     assert Regret(row="Local", gaps=(ahead,)).interval == (0.0, 0.0)
 
 
-def test_a_peer_is_harmed_by_more_than_two_points() -> None:
+def test_a_peer_is_much_harmed_by_more_than_two_points() -> None:
     alone = {0: [0.5, 0.5, 0.5, None], 1: [0.9, 0.9, 0.9, 0.9]}
     mine = {0: [0.48, 0.479, 0.6, 0.1], 2: [0.0]}
-    assert harmed(mine, alone) == pytest.approx(1 / 3)
-    assert harmed({3: [0.5]}, alone) is None
+    assert much_harmed(mine, alone) == pytest.approx(1 / 3)
+    assert much_harmed({3: [0.5]}, alone) is None
 
 
 @pytest.mark.parametrize(

@@ -299,11 +299,11 @@ def test_all_problems_of_a_file_are_told_at_once_with_counts_and_remedies() -> N
     assert said.startswith("t.csv: 9 problems: ")
     for part in (
         "column 'empty' has no value at all: leave it out with data.drop=empty",
-        "column 'bmi' has no value in some rows (7 of 120 rows, first in row ",
+        "column 'bmi' has no value in some rows (7 of 120 rows, first in line ",
         "say data.missing=median (fills them) or data.missing=indicator",
-        "column 'crp' has other things than numbers ('?': 3 of 120 rows, first in row 4)",
+        "column 'crp' has other things than numbers ('?': 3 of 120 rows, first in line 5 of",
         "data.na=WORD",
-        "column 'big' has numbers that are not finite (120 of 120 rows, first in row 1)",
+        "column 'big' has numbers that are not finite (120 of 120 rows, first in line 2 of",
         "column 'comma' has decimal commas (such as 1,5): write a point",
         "column 'seen' has dates (such as 20",
         "data.dates=days",
@@ -315,10 +315,25 @@ def test_all_problems_of_a_file_are_told_at_once_with_counts_and_remedies() -> N
         assert part in said, part
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("n,label\n1,a\n2,b\n?,a\n", 4),
+        ("n,label\r\n1,a\r\n\r\n2,b\r\n?,a\r\n\r\n", 5),
+        ('n,label\n1,"a\nb"\n2,b\n?,c\n', 5),
+    ],
+    ids=["plain", "empty lines", "a value of two lines"],
+)
+def test_the_first_bad_row_is_told_by_its_line_of_the_file(text: str, line: int) -> None:
+    Path("t.csv").write_bytes(text.encode())
+    with pytest.raises(DataError, match=rf"'\?': 1 of 3 rows, first in line {line} of the file"):
+        load(None, ["data=t.csv"]).data.instance.load()
+
+
 def test_many_columns_with_one_problem_are_told_together() -> None:
     frame = pd.DataFrame({f"c{k}": [1.0, np.nan] * 10 for k in range(9)}).assign(label=[0, 1] * 10)
     said = refused(frame)
-    assert "9 problems: columns 'c0' (10 of 20 rows, first in row 2), 'c1' (" in said
+    assert "9 problems: columns 'c0' (10 of 20 rows, first in line 3 of the file), 'c1' (" in said
     assert " and 5 more have no value in some rows: " in said
 
 
@@ -545,8 +560,8 @@ def test_a_column_that_a_schema_names_must_be_there() -> None:
 def test_unknown_values_are_counted_and_told_where_the_rule_takes_them_as_missing() -> None:
     dataset = by_schema(ROWS | {"c": ["u", "w"] * 10}, SCHEMA + 'missing = "zeros"\n')
     assert dataset.pixels.x[:2, 1:].tolist() == [[1, 0], [0, 0]]
-    said = "column 'c': values that the schema does not name ('w': 10 of 20 rows, first in row 2)"
-    assert said in dataset.notes
+    said = "column 'c': values that the schema does not name ('w': 10 of 20 rows, first in line 3"
+    assert f"{said} of the file)" in dataset.notes
 
 
 def test_tables_that_cannot_agree_are_refused(call: Call) -> None:
@@ -579,6 +594,8 @@ def test_the_check_shows_the_schema_and_every_problem(call: Call) -> None:
     assert "BAD column 'label' is not in the file" in said
     assert "diagnosis category benign, malignant, unclear 0 refuse" in said
     assert "BAD column 'bmi' has no value in some rows (7 of 120 rows" in said
+    assert "nothing is done with this data until that is right; then it would be so: " in said
+    assert "missing values are the median" not in said, "nobody said so yet"
     code, out, _ = call(f"data check t.csv {WORDS}")
     assert code == 0
     assert "seen date 2020-01-" in " ".join(out.split())

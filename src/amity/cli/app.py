@@ -68,10 +68,7 @@ ClickException = typer.BadParameter.__mro__[2]
 """The root of typer's own errors, whichever click it brings along."""
 OWN_KEYS = ("out", "sinks", "strategies", "seeds", "shifts", "jobs", "budget", "name", "host")
 """Keys that belong to commands, not to a run."""
-INTERRUPTED = (
-    "interrupted; what was finished is kept: the same command (a run: with its out=, or `amity"
-    " resume`) goes on"
-)
+INTERRUPTED = "interrupted; what was finished is kept: the same command goes on"
 
 
 class Complaints(logging.Handler):

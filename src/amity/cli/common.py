@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from amity.console import say
+from amity.console import complain, say
 from amity.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -52,3 +57,35 @@ def sinks_of(
     if file:
         admit_sinks(file, given, trust)
     return list(given)
+
+
+@contextmanager
+def going_on(out: Path) -> Iterator[None]:
+    """At Ctrl-C, say which command goes on with what this one does in the directory `out`."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        complain(
+            "interrupted; what was finished is kept, and this goes on where it was:"
+            f" {again(sys.argv, out)}"
+        )
+        raise SystemExit(130) from None
+
+
+def again(argv: Sequence[str], out: Path) -> str:
+    """The command that was typed, as a shell takes it, with the directory that it chose itself."""
+    words = list(argv[1:])
+    if not any(word.partition("=")[0].strip() == "out" for word in words):
+        words.append(f"out={out}")
+    return shlex.join([*_program(argv[0]), *words])
+
+
+def _program(path: str) -> list[str]:
+    """What our program is started by, here: its name suffices if a shell finds it by that."""
+    if Path(path).name == "__main__.py":
+        return ["python", "-m", "amity"]
+    found = shutil.which(Path(path).name)
+    if found is not None and os.path.realpath(found) == os.path.realpath(path):
+        return [Path(path).name]
+    near = os.path.relpath(path)
+    return [path if near.startswith("..") else near]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from amity.cli.common import Keys, Trust, Where, Words, say_data, sinks_of
+from amity.cli.common import Keys, Trust, Where, Words, going_on, say_data, sinks_of
 from amity.cli.watch import NO_PAGE, LivePage, with_live_page
 from amity.console import complain, say, status
 from amity.errors import ConfigError
@@ -43,10 +43,11 @@ def run(
     path = out_path(mine) if "out" in mine else new_dir(config.slug)
     choose(sinks)  # mistakes are found before anything else is done
     RunDir.check(path, config)
-    _announce([config], 1)
-    with page.beside([path]):
-        result = run_config(config, path, sinks)
-    show_run(result, write_report(path))
+    with going_on(path):
+        _announce([config], 1)
+        with page.beside([path]):
+            result = run_config(config, path, sinks)
+        show_run(result, write_report(path))
 
 
 def resume(path: Where, words: Keys = None, trust: Trust = False) -> None:
@@ -137,11 +138,11 @@ def compare(
         _announcing(jobs, shifts),
     )
     if several:
-        with page.beside([out]):
+        with going_on(out), page.beside([out]):
             worlds = compare_worlds(shifts, *asked)
         show_worlds(worlds)
         return _finish(worlds)
-    with page.beside([out]):
+    with going_on(out), page.beside([out]):
         comparison = compare_strategies(*asked)
     show_table(comparison)
     return _finish(comparison)
@@ -173,7 +174,7 @@ def sweep(
     base = load(file, fixed, trust=trust)
     jobs = count(mine, "jobs")
     out = out_path(mine) if "out" in mine else new_dir("sweep")
-    with page.beside([out]):
+    with going_on(out), page.beside([out]):
         result = sweep_grid(
             names,
             grid,

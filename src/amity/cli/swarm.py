@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from amity.cli.common import Trust, Words, say_data, sinks_of
+from amity.cli.common import Trust, Words, going_on, say_data, sinks_of
 from amity.cli.watch import NO_PAGE, LivePage, with_live_page
 from amity.console import complain, err_console, say, status
 from amity.errors import ConfigError, needs_peers
@@ -57,12 +57,12 @@ def swarm(
     )
     for change in crowd.config.changes:
         say(f"planned: {change}")
-    try:
-        with page.beside([out]), stream, running(crowd):
+    with going_on(out), page.beside([out]), stream, running(crowd):
+        try:
             crowd.wait()
-    except KeyboardInterrupt:
-        err_console.print("ending the peers; the same command with the same out= goes on")
-        raise
+        except KeyboardInterrupt:
+            err_console.print("ending the peers")
+            raise
     with status("drawing the report"):
         result = gathered(crowd)
     show_run(result, write_report(out))

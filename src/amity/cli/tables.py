@@ -133,8 +133,11 @@ def _show_table(found: Found) -> int:
     for line in told(found.problems, found.file, len(found.problems)):
         out_console.print("[red]BAD[/red]", end=" ")
         out_console.print(line, markup=False, soft_wrap=True)
-    for note in found.notes if found.problems else ():
-        say(f"data: {note}")
+    notes = [*found.notes] if found.problems else []
+    if notes:
+        say("nothing is done with this data until that is right; then it would be so:")
+    for note in notes:
+        say(f"  {note}")
     return len(found.problems)
 
 

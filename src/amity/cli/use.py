@@ -30,7 +30,8 @@ def export(
     trust: Trust = False,
 ) -> None:
     """Take models out of a run, a swarm or a peer's folder: best and last as safetensors, and
-    MODEL.md. Own keys: peer=NAME (default: all) out=DIR onnx=true."""
+    MODEL.md. Own keys: peer=NAME (default: all; peer-00, or who that is in your data) out=DIR
+    onnx=true."""
     from amity.config import only, out_path
     from amity.lab.export import export as export_models
     from amity.lab.export import notes_of

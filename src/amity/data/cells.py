@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from amity.data.problems import Problem, in_one_line, rows
+from amity.data.problems import Problem, in_one_line
 from amity.data.schema import Column, Schema
 from amity.data.values import Array, Values
 from amity.errors import DataError
@@ -79,11 +79,12 @@ class Cells:
     def notes(self) -> tuple[str, ...]:
         """What was done about holes and unknown values, in lines."""
         lines, kinds = [], {column.name: column for column in self.schema.columns}
-        filled = {n: c for n, c in self.holes.items() if kinds[n].kind != "category"}
+        holes = {n: c for n, c in self.holes.items() if kinds[n].missing != "refuse"}
+        filled = {n: c for n, c in holes.items() if kinds[n].kind != "category"}
         if filled:
             median = "agreed median" if self.schema.agreed else "median of the training examples"
             lines.append(f"missing values are the {median}: {_counted(filled, len(self))}")
-        none = {n: c for n, c in self.holes.items() if n not in filled}
+        none = {n: c for n, c in holes.items() if n not in filled}
         if none:
             lines.append(f"none of the category's values: {_counted(none, len(self))}")
         for name, said in self.unknown.items():
@@ -111,8 +112,7 @@ class _Reading:
             self._problem("holes" if by_file else "missing", absent)
 
     def _problem(self, kind: str, at: Array, shown: str = "") -> None:
-        detail = rows(int(at.sum()), len(at), int(at.argmax()))
-        self.problems.append(Problem(kind, self.column.name, shown + detail))
+        self.problems.append(Problem(kind, self.column.name, shown + self.values.some(at)))
 
     def _number(self) -> Array:
         numbers = self.values.numbers
@@ -138,7 +138,7 @@ class _Reading:
         if odd.any() and self.column.missing == "refuse":
             self._problem("unknown", odd, self._examples(odd))
         elif odd.any():
-            self.unknown = self._examples(odd) + rows(int(odd.sum()), len(odd), int(odd.argmax()))
+            self.unknown = self._examples(odd) + self.values.some(odd)
         return found
 
     def _examples(self, at: Array) -> str:

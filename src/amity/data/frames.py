@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from amity.data.values import LINE
 from amity.errors import DataError
 
 SEPARATORS = {";": "semicolons", "\t": "tabs"}
@@ -80,7 +81,26 @@ def _read_csv(path: Path, na: Sequence[str], text: Sequence[str]) -> Frame:
         header = [name for name in header if name.strip()]
     frame = frame.drop(columns=nameless)
     frame.columns = header
+    lines = _lines(path, separator, len(frame))
+    if lines is not None:
+        frame.index = pd.Index(lines, name=LINE)
     return _named(frame, notes)
+
+
+def _lines(path: Path, separator: str, count: int) -> Sequence[int] | None:
+    """The line in which each of `count` rows begins; None where that cannot be told. Mostly a row
+    is a line, unless lines are empty or values have several."""
+    with open(path, encoding="utf-8-sig", newline="") as stream:
+        blank = [not line.strip() for line in stream]
+        if not any(blank[: count + 1]) and all(blank[count + 1 :]):
+            return range(2, count + 2)
+        stream.seek(0)
+        records, begun, last = csv.reader(stream, delimiter=separator), list[int](), 0
+        for record in records:
+            if len(record) > 1 or "".join(record).strip():  # pandas passes over empty lines
+                begun.append(last + 1)
+            last = records.line_num
+    return begun[1:] if len(begun) == count + 1 else None
 
 
 def _named(frame: Any, notes: list[str]) -> Frame:

@@ -1,5 +1,5 @@
 """Everything that is wrong with a table, told at once: by kind, with columns, counts and the first
-row."""
+line."""
 
 from __future__ import annotations
 
@@ -126,8 +126,3 @@ def _line(group: Sequence[Problem], file: str, shown: int) -> str:
         return f"column {group[0].column!r} {says}{detail}: {remedy}"
     more = f" and {len(group) - shown} more" if len(group) > shown else ""
     return f"columns {', '.join(map(str, group[:shown]))}{more} {says}: {remedy}"
-
-
-def rows(count: int, of: int, first: int) -> str:
-    """`7 of 120 rows, first in row 5`; `first` counts from 0."""
-    return f"{count} of {of} rows, first in row {first + 1}"

@@ -14,7 +14,7 @@ from amity.data.cells import Cells, values_of
 from amity.data.columns import Columns, numbered
 from amity.data.frames import Frame, read_frame
 from amity.data.kinds import Wish, kinds_of, natural
-from amity.data.problems import Problem, in_one_line, rows
+from amity.data.problems import Problem, in_one_line
 from amity.data.schema import Column, Schema
 from amity.data.values import Values
 from amity.errors import DataError, unknown
@@ -175,12 +175,11 @@ def _label_problems(where: str, frame: Frame, label: str, schema: Schema) -> lis
     if label not in frame.data.columns:
         few = ", ".join(_few(list(frame.data.columns), 12))
         return [Problem("no label", label, roles=few)]
-    absent = Values(frame.data[label]).absent
-    if absent.any():
-        said = rows(int(absent.sum()), len(absent), int(absent.argmax()))
-        return [Problem("label", label, f"no value in {said}")]
+    values = Values(frame.data[label])
+    if values.absent.any():
+        return [Problem("label", label, f"no value in {values.some(values.absent)}")]
     try:
-        numbered(where, labels_of(Values(frame.data[label]), schema), schema.classes)
+        numbered(where, labels_of(values, schema), schema.classes)
     except DataError as error:
         return [Problem("label", label, str(error).removeprefix(f"{where}: "))]
     return []
@@ -195,10 +194,9 @@ def _target_problems(frame: Frame, name: str) -> list[Problem]:
     bad = ~np.isfinite(values.numbers)
     if not bad.any():
         return []
-    first, word = int(bad.argmax()), "nothing"
-    if values.codes[first] >= 0:
-        word = repr(values.words[values.codes[first]][:40])
-    return [Problem("target", name, f"{word} in {rows(int(bad.sum()), len(bad), first)}")]
+    code = int(values.codes[bad.argmax()])
+    word = repr(values.words[code][:40]) if code >= 0 else "nothing"
+    return [Problem("target", name, f"{word} in {values.some(bad)}")]
 
 
 def labels_of(values: Values, schema: Schema) -> np.ndarray[Any, Any]:

@@ -13,7 +13,7 @@ from amity.config import Config
 from amity.core import Band, PeerId
 from amity.data.inputs import tensors_of
 from amity.data.samples import PeerData
-from amity.lab.traffic import Sample, total
+from amity.lab.traffic import Sample
 from amity.learn.learner import DpSgd, Learner
 from amity.learn.stacked import FitJob, Stack
 from amity.peer.proxy import CardSpec
@@ -33,8 +33,9 @@ class Estimate:
     memory: int
     """Bytes at the peak, data included, over all processes."""
     moved: Band
-    """Bytes that a peer receives in a run, mean over peers and runs: at least and at most, where
-    that depends on whom it takes."""
+    """Bytes that a peer receives in a run, mean over its peers: in the run where they are fewest,
+    and at most in the one where they are most. Of one run both are its own, apart only where that
+    depends on whom a peer takes."""
 
     def __str__(self) -> str:
         least, most = size(self.moved.least), size(self.moved.most)
@@ -124,7 +125,7 @@ def estimate(configs: Sequence[Config], jobs: int) -> Estimate:
         trial = Trial.of(config, sample, data)
         card = cache(trial.card)
         seconds = sum(one.peers * trial.seconds(one, card) for one in configs)
-        moved = [(1 / len(configs), sample.received(one)) for one in configs]
+        moved = [sample.received(one) for one in configs]
     at_once = max(jobs, config.engine.instance.hands(len(units_of(config, data))))
     kept = len(config.optimiser.instance.remembers) if config.train.keep else 0
     matrices = 2 * (1 + kept) * config.peers * sample.learner.layout.size * 4
@@ -134,5 +135,5 @@ def estimate(configs: Sequence[Config], jobs: int) -> Estimate:
     return Estimate(
         seconds / at_once,
         held + jobs * (matrices + 250_000_000),
-        total(moved),
+        Band(min(one.least for one in moved), max(one.most for one in moved)),
     )

@@ -53,11 +53,9 @@ def export(
     Code that the run names must be yours already, or you say `trust=True`."""
     path = Path(path)
     found = standing(path, trust)
-    if peer and peer not in found.states:
-        raise ConfigError(unknown("peer", peer, found.states))
     base = out or path / "export"
     taken, nothing = [], []
-    for name in [peer] if peer else list(found.states):
+    for name in [_named(peer, found)] if peer else list(found.states):
         tell(name)
         stood = found.last(name)
         if stood is None:
@@ -69,6 +67,15 @@ def export(
     if not taken:
         raise _nothing(path, found)
     return [replace(taken[0], notes=(*nothing, *taken[0].notes)), *taken[1:]]
+
+
+def _named(peer: str, found: Standing) -> PeerId:
+    """By its own name, or by the one that its owner has in the data: peer-00 may be Nord there."""
+    origins = {found.data[name].origin: name for name in found.states if name in found.data}
+    origins.pop("", None)
+    if peer not in found.states and peer not in origins:
+        raise ConfigError(unknown("peer", peer, [*found.states, *origins]))
+    return peer if peer in found.states else origins[peer]
 
 
 def _nothing(path: Path, found: Standing) -> RunDirError:

@@ -11,7 +11,7 @@ import numpy as np
 
 from amity.differences import Difference
 from amity.reproduce.experiment import Grid
-from amity.reproduce.regret import Gap, Regret, gap_of, harmed, what_pays
+from amity.reproduce.regret import Gap, Regret, gap_of, much_harmed, what_pays
 from amity.reproduce.shared import GOSSIP
 from amity.reproduce.text import NOTHING
 
@@ -77,7 +77,7 @@ class Landscape:
         return sum(apart.mean <= NEAR for apart in self.behind_oracle(row).values())
 
     def harm(self, row: str) -> dict[str, float]:
-        """The share of peers harmed by more than two points, by world."""
+        """The share of peers much harmed, by more than two points, by world."""
         found = {world.name: self._harm(row, world.name) for world in self.worlds}
         return {name: share for name, share in found.items() if share is not None}
 
@@ -86,7 +86,7 @@ class Landscape:
             {seed: record.final for seed, record in self.table.of("", name, world).items()}
             for name in (row, LOCAL_ROW)
         )
-        return harmed(mine, alone)
+        return much_harmed(mine, alone)
 
     @cached_property
     def pays(self) -> dict[str, str]:
@@ -103,8 +103,8 @@ class Landscape:
 
     def regrets(self) -> Grid:
         """A line for every strategy, the smallest worst regret first."""
-        head = ["", "mean", "95 %", "worst", "in this world", "mean gap", "harmed: worst", "mean"]
-        head += ["behind the oracle: worst"]
+        head = ["", "mean", "95 %", "worst", "in this world", "mean gap"]
+        head += ["much harmed: worst", "mean", "behind the oracle: worst"]
         made = [self.regret(row) for row in self.rows if any(row == r for r, _ in self.gaps)]
         ranked = sorted(made, key=lambda one: one.worst.behind.mean)
         return (
@@ -133,7 +133,7 @@ class Landscape:
         ]
 
     def by_world(self) -> list[Grid]:
-        """Gaps, and peers harmed: a line for every world."""
+        """Gaps, and peers much harmed: a line for every world."""
         worlds = list(dict.fromkeys(world for _, world in self.gaps))
         harm = {row: self.harm(row) for row in self.rows}
         gap_lines = [
@@ -152,7 +152,7 @@ class Landscape:
         ]
         return [
             ("Points behind the best rival of the world", ["", *self.rows, "pays"], gap_lines),
-            ("Peers harmed by more than 2 points", ["", *self.rows], harm_lines),
+            ("Peers much harmed: by more than 2 points", ["", *self.rows], harm_lines),
         ]
 
     def _gap(self, row: str, world: str) -> str:

@@ -24,7 +24,8 @@ Finals = Mapping[int, Sequence[float | None]]
 DRAWS = 2000
 """Of the bootstrap."""
 HARM = 0.02
-"""A peer is harmed if it ends by more than this below training alone."""
+"""A peer is much harmed if it ends by more than this below training alone. In the tables of a
+comparison it is harmed wherever it ends below that."""
 CLOSE = 1e-9
 
 
@@ -95,7 +96,7 @@ class Regret:
         return float(low), float(high)
 
 
-def harmed(mine: Finals, alone: Finals) -> float | None:
+def much_harmed(mine: Finals, alone: Finals) -> float | None:
     """The share of peers, over all seeds, that end more than two points below training alone."""
     lost = [
         before - after > HARM + CLOSE

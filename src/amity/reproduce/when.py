@@ -91,8 +91,8 @@ def _default(found: Landscape) -> str:
         )
     if harm:
         text += (
-            f" The share of peers that end more than {100 * HARM:g} points below training alone is"
-            f" at most {100 * max(harm.values()):.0f} % in any world."
+            f" The share of peers that are much harmed, which end more than {100 * HARM:g} points"
+            f" below training alone, is at most {100 * max(harm.values()):.0f} % in any world."
         )
     return text + "\n"
 

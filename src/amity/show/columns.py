@@ -105,7 +105,7 @@ COLUMNS = (
     ),
     Shown(
         "harmed",
-        "share of peers that do worse than alone",
+        "share of peers that do worse than alone, by however little",
         _of_company(lambda x: _percent(x.harmed)),
         6,
     ),

@@ -8,6 +8,7 @@ from typing import get_args
 
 from amity.events import Event, PeerEvent, RoundDone, What
 
+AWAY = "only for a moment if somebody joins: then all members open their links anew"
 GRAVE: tuple[What, ...] = ("differs", "waits", "goes on", "error")
 """What is said where many peers are shown together."""
 
@@ -56,7 +57,11 @@ class Happenings:
         return "" if known else f"{event.about} is {'here' if known is None else 'back'}"
 
     def _left(self, event: PeerEvent) -> str:
-        return self._gone(event, "has left")
+        """Once it is said why that need not alarm anybody."""
+        gone = self._gone(event, "is away")
+        first = bool(gone) and (event.peer, "away") not in self._said
+        self._said |= {(event.peer, "away")} if first else set()
+        return f"{gone} ({AWAY})" if first else gone
 
     def _silent(self, event: PeerEvent) -> str:
         return self._gone(event, "does not answer")

@@ -14,6 +14,9 @@ from amity.sinks.happenings import Happenings
 from amity.sinks.registry import sinks
 from amity.tasks import ACCURACY, Metric, metric_of
 
+SETTLED = "as planned: near the end it makes its own what it has from strangers"
+"""Of the note `settled`, without which this would look like a failure."""
+
 
 def took(report: Report) -> str:
     """For a single peer: from whom it took. For many peers: from how many they took."""
@@ -21,7 +24,8 @@ def took(report: Report) -> str:
         return f"{report.network.taken:.3g} neighbours"
     (me,) = report.peers
     row = {j: weight for j, weight in report.rows[me].items() if j not in (me, START)}
-    return ", ".join(f"{j} {weight:.2f}" for j, weight in sorted(row.items())) or "nobody"
+    nobody = f"nobody ({SETTLED})" if report.peers[me].notes.get("settled") else "nobody"
+    return ", ".join(f"{j} {weight:.2f}" for j, weight in sorted(row.items())) or nobody
 
 
 class RoundLines:

@@ -10,6 +10,8 @@ from typing import Final
 from amity.strategies.friendbook import Company, FriendBook, agree
 
 CODES: Final[Mapping[Company, float]] = {"alone": 0.0, "friends": 1.0, "everyone": 2.0}
+PLANNED: Final = "as planned"
+"""Of a peer that takes nobody in the end, which looks like a failure."""
 TAKES: Final[Mapping[float, str]] = {0.0: "nobody", 1.0: "its friends", 2.0: "everyone"}
 
 
@@ -51,7 +53,10 @@ def explained(notes: Mapping[str, float]) -> str:
         said.append(f"models of {int(notes['poor'])} are refused, they know too little")
     whom = TAKES[notes["company"]]
     if notes["settled"]:
-        return "; ".join((*said, f"it took {whom}, and now makes that its own"))
+        end = (
+            f"it took {whom}, and in the last fifth of the rounds it makes that its own ({PLANNED})"
+        )
+        return "; ".join((*said, end))
     return "; ".join((*said, f"it takes {whom}"))
 
 
@@ -63,7 +68,10 @@ def summed_up(notes: Sequence[Mapping[str, float]]) -> str:
     said = [f"{now[code]} took {whom}" for code, whom in took.items()]
     settled = sum(one["settled"] > 0 for one in known)
     if settled:
-        said.append(f"{settled} took nobody any more, after everyone before")
+        said.append(
+            f"{settled} took nobody any more, after everyone before ({PLANNED}: in the last fifth"
+            " of the rounds a peer makes its own what it has from strangers)"
+        )
     return ", ".join(said)
 
 

@@ -105,9 +105,9 @@ class Regimes(TableOfRuns):
         "Settings of the default were chosen on seeds 1 to 6, these are others. The best rival of a"
         " world is looked for among all rows but the default and the oracle; a strategy is never"
         " compared with itself, so that a gap below 0 is better than all rivals, and its regret is"
-        " 0. The oracle is told the groups (in worlds without groups: the labels). A peer is harmed"
-        " if it ends more than 2 points below Local of the same seed. AFIND+ `literal` is run at"
-        " preset `paper` only: its visits take too long."
+        " 0. The oracle is told the groups (in worlds without groups: the labels). A peer is much"
+        " harmed if it ends more than 2 points below Local of the same seed. AFIND+ `literal` is"
+        " run at preset `paper` only: its visits take too long."
     )
     printed = Printed(where="beyond the paper, whose worlds differ in labels alone")
     claims = (
@@ -126,7 +126,7 @@ class Regimes(TableOfRuns):
         Claim(
             "harm",
             f"Ours, not the paper's: in no world are more than {100 * HARMED:g} % of the peers"
-            " harmed.",
+            " much harmed.",
             harms_few,
         ),
     )
