@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from amity.live.bundle import Moving
@@ -96,17 +98,37 @@ def picture(comparisons: Comparisons) -> Figure:
     return figure
 
 
+def narrow(comparisons: Comparisons) -> Figure:
+    """The same for a small screen: one below the other, and large enough to be read there."""
+    shown = next((c for c in comparisons.values() if grouped(c)), None)
+    heights = (2.6 * len(comparisons) + 0.8, 0.01 if shown is None else 3.2)
+    figure = Figure(figsize=(4.6, sum(heights)), layout="constrained")
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
+    plots = above.subplots(len(comparisons), 1, squeeze=False, sharex=True)[:, 0]
+    _draw_curves(plots, comparisons)
+    for axes in plots[:-1]:
+        axes.set_xlabel("")
+    above.legend(*plots[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    if shown is not None:
+        _matrices(below, shown, 3)
+    return figure
+
+
 def _curves(figure: Figure | SubFigure, comparisons: Comparisons) -> None:
     plots = figure.subplots(1, len(comparisons), squeeze=False, sharey=True)[0]
+    _draw_curves(plots, comparisons)
+    for axes in plots[1:]:
+        axes.set_ylabel("")
+    plots[-1].legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def _draw_curves(plots: Sequence[Axes], comparisons: Comparisons) -> None:
     for axes, (world, comparison) in zip(plots, comparisons.items(), strict=True):
         curves.draw_accuracy(axes, _references_first(comparison))
         axes.set_title(f"{figures.broken(world, 60)}: {_groups(comparison)}", fontsize=9)
         axes.set_xlim(left=0)
-    if next(iter(comparisons.values())).story.metric.factor == 100:
-        plots[0].set_ylim(0, 102)
-    for axes in plots[1:]:
-        axes.set_ylabel("")
-    plots[-1].legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+        if comparison.story.metric.factor == 100:
+            axes.set_ylim(0, 102)
 
 
 def _references_first(comparison: Comparison) -> figures.Runs:
@@ -121,8 +143,9 @@ def _groups(comparison: Comparison) -> str:
     return f"{len(found)} hidden groups" if found else "no hidden groups"
 
 
-def _matrices(figure: SubFigure, comparison: Comparison) -> None:
-    """The true groups, and the rows of all that a real network could run and that take anyone."""
+def _matrices(figure: SubFigure, comparison: Comparison, across: int = 0) -> None:
+    """The true groups, and the rows of all that a real network could run and that take anyone; so
+    many beside each other, or all."""
     friendship = comparison.story.friendship
     if friendship is None:
         return
@@ -131,7 +154,8 @@ def _matrices(figure: SubFigure, comparison: Comparison) -> None:
     for label in taking:
         first = comparison.results[label][0]
         drawn.append((label, matrices.mixing_matrix(first, friendship.names), "Blues"))
-    matrices.draw_matrices(figure, drawn, friendship, 1.5, (1, len(drawn)))
+    grid = (math.ceil(len(drawn) / across), across) if across else (1, len(drawn))
+    matrices.draw_matrices(figure, drawn, friendship, 0.7 if across else 1.5, grid)
 
 
 # -- the page --------------------------------------------------------------------------------------
