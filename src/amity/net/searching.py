@@ -61,6 +61,8 @@ BARRED = 10
 """Rounds for which such a one is not taken back."""
 MEET = 1.5
 """Seconds that a round waits for links to those who are new in the circle."""
+ALONE = 10.0
+"""Seconds after which one who reaches nobody tries others."""
 _DRAW = secrets.SystemRandom()
 
 
@@ -137,11 +139,13 @@ class Searching:
         self._choose(self._filled(self._circle, 0))
 
     def refill(self) -> None:
-        """Who knows nobody begins anew, as soon as there are members: also with those whom it could
-        not reach."""
-        if not self.near(0) and len(self._with.roster().names) > 1:
+        """While a round waits for company: who knows nobody, or has reached nobody for a while,
+        tries others of the roster."""
+        near, board = self.near(0), self._with.board
+        reached = any(board.alive(j) for j in near)
+        if not near or (not reached and time.monotonic() > self._until + ALONE):
             self._barred.clear()
-            self.start()
+            self._choose(self._filled(Circle((), self._circle.random), 0))
 
     def visitors(self) -> Collection[PeerId]:
         """Those who dialled me, and need what I have."""
@@ -216,7 +220,7 @@ class Searching:
         """A circle without those who are left out or no members, and with names of the roster, by
         lot, where places are free."""
         members = [j for j in self._with.roster().names if j != self._me]
-        fit = [j for j in members if self._barred.get(j, t) <= t]
+        fit = [j for j in members if self._barred.get(j, t) <= t] or members
         view = [j for j in circle.view if j in fit]
         free = [j for j in fit if j not in view and j not in circle.random]
         _DRAW.shuffle(free)
