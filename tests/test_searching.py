@@ -16,6 +16,7 @@ import pytest
 
 from amity.errors import ConfigError, IdentityError
 from amity.lab.run import run
+from amity.net import searching
 from amity.net.album import Album
 from amity.net.board import KEPT
 from amity.net.node import Node
@@ -29,6 +30,7 @@ from amity.net.trust.roster import Member, Roster
 from amity.net.wire import Refused, Stamp, WireSchema, encode_sketch, pack, unpack
 from amity.records import PeerRecord
 from amity.round.build import deal_out
+from amity.round.discovery import Handed, hand_out
 from amity.store import read_lines, read_records
 from amity.topology import Discover
 from tests.conftest import tiny
@@ -257,22 +259,16 @@ def test_a_liars_cards_are_refused_and_hold_up_nobody(
 def test_more_cards_than_an_exchange_has_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    swarm, hub = laid_out(tmp_path / "net", peers=6, rounds=4), Exchange()
-    nodes = made(swarm, hub)
-    rich = Discover(view=3, random=1, cards=6, passed=1)
-    plain = Searching._hand
+    """A liar always hands over one more than the rule has, however many it knows."""
+    swarm, hub = laid_out(tmp_path / "net", peers=6, rounds=6), Exchange()
+    most = RULE["cards"] - RULE["passed"]
 
-    def hand(self: Searching, *args: Any) -> Any:
-        if self._me != "peer-00":
-            return plain(self, *args)
-        rule, self._rule = self._rule, rich
-        try:
-            return plain(self, *args)
-        finally:
-            self._rule = rule
+    def hand(rule: Discover, me: str, *args: Any) -> Handed:
+        plain = hand_out(rule, me, *args)
+        return plain._replace(best=(me,) * (most + 1)) if me == "peer-00" else plain
 
-    monkeypatch.setattr(Searching, "_hand", hand)
-    assert set(together(nodes).values()) == {None}
+    monkeypatch.setattr(searching, "hand_out", hand)
+    assert set(together(made(swarm, hub)).values()) == {None}
     refused = sum((log(swarm, name, "refused") for name in swarm.names[1:]), Counter())
     assert refused["peer-00", "malformed"] >= 1
     for name in swarm.names[1:]:
