@@ -43,10 +43,11 @@ class Village:
         kin: Mapping[PeerId, float] | None = None,
         needy: Iterable[PeerId] = (),
         apart: Iterable[PeerId] = (),
+        silent: Iterable[PeerId] = (),
         chance: float = 0.0,
     ) -> None:
         self.kin, self.needy, self.apart = dict(kin or {}), set(needy), set(apart)
-        self.chance = chance
+        self.chance, self.silent = chance, set(silent)
         self.alike, self.far, self.lost = dict(alike), dict(far or {}), set(lost)
         self.skill = dict(skill or {})
         self.alone, self.agreement, self.asked = alone, agreement, list[Ask]()
@@ -63,7 +64,8 @@ class Village:
             return {j: self.skill.get(j, 0.8) for j in here}
         if isinstance(fact, Said):
             says = {"need": self.needy, "apart": self.apart}
-            return {j: {name: float(j in those) for name, those in says.items()} for j in here}
+            heard = [j for j in here if j not in self.silent]
+            return {j: {name: float(j in those) for name, those in says.items()} for j in heard}
         if isinstance(fact, Agreement) and here and set(here) <= self.kin.keys():
             return dict.fromkeys(here, min(self.kin[j] for j in here))
         assert isinstance(fact, Pull | Alone | Agreement)
@@ -394,6 +396,13 @@ def test_the_crowd_is_those_who_live_in_it() -> None:
         assert made.notes["company"] == 2
     assert all({*peers} <= {*"ef"} for peers in village.peers(Agreement)), "nor are they tried"
     assert village.peers(Agreement)
+
+
+def test_who_does_not_answer_has_not_said_that_it_lives_apart() -> None:
+    # d is slow: what it says comes too late, and its model does not
+    village = Village({}, agreement=0.9, apart="bc", silent="d")
+    for made in through(village, "bcd", 3):
+        assert made.row == pytest.approx({"a": 0.5, "d": 0.5})
 
 
 def test_where_nobody_lives_in_the_crowd_i_am_alone_and_still_ready_for_company() -> None:

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import tomli_w
 
+from amity.core import START
 from amity.net.ops.swarm import free_ports
 from amity.net.options import Net
 from amity.net.setup import read_setup
@@ -383,5 +384,7 @@ def test_a_swarm_with_nothing_wrong_reports_nothing_refused_late_or_missing(tmp_
         rows = {
             r["round"]: r["row"] for r in read_lines(swarm.folder(name) / "state" / "edges.jsonl")
         }
-        assert used == {(t, j): w for t, row in rows.items() for j, w in row.items() if j != name}
+        mine = (name, START)
+        shown = {(t, j): w for t, row in rows.items() for j, w in row.items()}
+        assert used == {(t, j): w for (t, j), w in shown.items() if j not in mine}
         assert json.loads(json.dumps(log))[0]["event"] == "start"

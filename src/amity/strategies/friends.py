@@ -178,13 +178,14 @@ class Friends:
 
     def _here(self, book: FriendBook, ring: list[PeerId]) -> Generator[Ask, Answers, list[PeerId]]:
         """Those of the ring whom I may take or try. A stranger who lives apart does not learn from
-        the crowd: its model goes its own way, and a mean of such models is nobody's."""
+        the crowd: its model goes its own way, and a mean of such models is nobody's. Who is late or
+        silent has not said that it does."""
         if book.sure:
             return ring
         next_ones = tuple(sorted(ring[: ASKED * self.k]))
         said: Answers = (yield Ask(Said(), next_ones)) if next_ones else {}
-        crowd = {j for j, says in said.items() if not says.get(APART)}
-        return [j for j in ring if j in crowd or j in book.friends]
+        apart = {j for j, says in said.items() if says.get(APART)}
+        return [j for j in ring if j in book.friends or (j in next_ones and j not in apart)]
 
     def _chosen(self, view: View, book: FriendBook, ring: list[PeerId]) -> list[PeerId]:
         """The next k of my own. Who is known as poor has to wait. Who lives among strangers makes
