@@ -405,15 +405,19 @@ def test_who_does_not_answer_has_not_said_that_it_lives_apart() -> None:
         assert made.row == pytest.approx({"a": 0.5, "d": 0.5})
 
 
-def test_where_nobody_lives_in_the_crowd_i_am_alone_and_still_ready_for_company() -> None:
-    village = Village({}, agreement=0.9, apart="bcd")
-    alone = through(village, "bcd", 3)[-1]
-    assert alone.row == {"a": 1.0}
-    assert alone.notes["company"] == 0
-    assert "apart" not in alone.says, "or two who look for company would never meet"
-    village.apart = {"b", "c"}
-    met = decide(village, "bcd", alone.memory, round=3)
-    assert met.row == pytest.approx({"a": 0.5, "d": 0.5})
+def test_where_all_strangers_live_apart_a_trial_of_them_decides() -> None:
+    # in a small network the others may have found together without me
+    helped = Village({}, agreement=0.9, apart="bcd")
+    for made in through(helped, "bcd", 7):
+        assert made.row == pytest.approx(dict.fromkeys("abcd", 1 / 4))
+        assert "apart" not in made.says
+    harmed = Village({}, agreement=0.1, apart="bcd")
+    left = through(harmed, "bcd", 7)[-1]
+    assert left.row == {"a": 1.0}
+    assert left.says == {"apart": 1.0}
+    helped.apart = {"b", "c"}
+    met = decide(helped, "bcd", made.memory, round=7)
+    assert met.row == pytest.approx({"a": 0.5, "d": 0.5}), "one who lives in the crowd comes first"
 
 
 def test_who_has_a_group_or_has_left_the_crowd_says_so() -> None:

@@ -71,7 +71,8 @@ class Friends:
        be alone). One-sided help does not suffice: who needs company must be learnt from too.
 
     The crowd is those who live in it. Who has a group, or has left, says so (fact `Said`), and is
-    not taken by strangers any more: models that go their own ways have a mean that is nobody's.
+    not taken by strangers any more, unless all of them live apart: models that go their own ways
+    have a mean that is nobody's.
 
     Of those I take, `k` a round, in a ring that a lot draws anew each round, the same for all:
     everyone takes the next `k` of its own, so that each is taken as often as it takes. Weights are
@@ -179,13 +180,16 @@ class Friends:
     def _here(self, book: FriendBook, ring: list[PeerId]) -> Generator[Ask, Answers, list[PeerId]]:
         """Those of the ring whom I may take or try. A stranger who lives apart does not learn from
         the crowd: its model goes its own way, and a mean of such models is nobody's. Who is late or
-        silent has not said that it does."""
+        silent has not said that it does. Where all strangers live apart there is no crowd to wait
+        for: then a trial of them decides, as of any others."""
         if book.sure:
             return ring
         next_ones = tuple(sorted(ring[: ASKED * self.k]))
         said: Answers = (yield Ask(Said(), next_ones)) if next_ones else {}
         apart = {j for j, says in said.items() if says.get(APART)}
-        return [j for j in ring if j in book.friends or (j in next_ones and j not in apart)]
+        strangers = {j for j in next_ones if j not in book.friends}
+        crowd = strangers - apart or strangers
+        return [j for j in ring if j in book.friends or j in crowd]
 
     def _chosen(self, view: View, book: FriendBook, ring: list[PeerId]) -> list[PeerId]:
         """The next k of my own. Who is known as poor has to wait. Who lives among strangers makes
