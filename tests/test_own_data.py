@@ -352,6 +352,7 @@ def test_a_function_in_a_file_is_a_dataset() -> None:
     result = amity.run(data="mine.py:toy", partition="natural", out="r", **SMALL)
     assert sorted(result.origins.values()) == ["a", "b", "c"]
     with pytest.raises(
-        DataError, match=r"natural: 3 of 3 writers have >= 10 .*; use peers<=3 .* got peers=4"
+        DataError,
+        match=r"natural: of 3 peers in the data, 3 have .*; use peers=3 or .* got peers=4",
     ):
         amity.run(data="mine.py:toy", partition="natural", out="q", **{**SMALL, "peers": 4})

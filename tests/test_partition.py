@@ -175,7 +175,7 @@ def test_validation_is_cut_off_the_training_examples() -> None:
         ("labels", {"labels": ((3, 10),)}, r"different classes from 0 to 9, got \(3, 10\)"),
         ("labels", {"labels": ((3, 3),)}, r"different classes from 0 to 9, got \(3, 3\)"),
         ("iid", {"samples": 2000}, "samples must be <= 1000"),
-        ("natural", {}, "does not say who wrote what"),
+        ("natural", {}, "does not say whose each example is"),
     ],
 )
 def test_a_partition_that_the_data_does_not_allow_is_refused(

@@ -135,7 +135,7 @@ def _show_table(found: Found) -> int:
         out_console.print(line, markup=False, soft_wrap=True)
     notes = [*found.notes] if found.problems else []
     if notes:
-        say("nothing is done with this data until that is right; then it would be so:")
+        say("nothing is done with this data until that is right. As it stands it would be so:")
     for note in notes:
         say(f"  {note}")
     return len(found.problems)

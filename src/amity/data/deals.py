@@ -279,14 +279,16 @@ class Natural(Sizes):
     def deal(self, pool: Pool, peers: int, draw: np.random.Generator) -> list[Index]:
         if pool.writers is None or pool.tested is None:
             raise DataError(
-                "natural: this dataset does not say who wrote what; use another partition"
+                "natural: this data does not say whose each example is (in a table:"
+                " data.peer=COLUMN); use another partition"
             )
         ids, counts = np.unique(pool.writers, return_counts=True)
         able = ids[(counts >= self.least) & np.isin(ids, pool.tested)]
         if len(able) < peers:
+            way = f"peers={len(able)} or a smaller" if len(able) else "a smaller"
             raise DataError(
-                f"natural: {len(able)} of {len(ids)} writers have >= {self.least} training examples"
-                f" and some for testing; use peers<={len(able)} or a smaller partition.least, got"
+                f"natural: of {len(ids)} peers in the data, {len(able)} have at least {self.least}"
+                f" training examples and some for testing; use {way} partition.least, got"
                 f" peers={peers}"
             )
         chosen = np.sort(draw.choice(able, peers, replace=False))
