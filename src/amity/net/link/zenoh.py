@@ -22,7 +22,15 @@ from amity.net.audit import Audit, Handshakes
 from amity.net.link.base import Alive, AskFailed, Handlers, Link, Transport
 from amity.net.link.few import Few
 from amity.net.link.registry import links
-from amity.net.link.zenoh_session import FEW, MOST, ZenohRelay, opened, opened_here, short, watch_links
+from amity.net.link.zenoh_session import (
+    FEW,
+    MOST,
+    ZenohRelay,
+    opened,
+    opened_here,
+    short,
+    watch_links,
+)
 from amity.net.link.zenoh_settings import calling, listening, settings
 from amity.net.trust.identity import Identity
 from amity.net.trust.roster import Member, Roster
