@@ -11,6 +11,7 @@ bounded, friends were not found, or bytes differ by more than a tenth.
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -36,6 +37,8 @@ from amity.topology import Discover
 RULE = Discover(view=8, random=3)
 NET = Net(gather=300, deadline=300, patience=300, lease=60, links=40)
 """Patient: here all share a few cores."""
+THREADS = 4
+"""Of Zenoh, of each of five kinds in a peer: here all share the threads of one kernel, too."""
 
 
 def config(peers: int, rounds: int, seed: int) -> Config:
@@ -98,12 +101,14 @@ def simulated(plan: Config, out: Path, groups: Mapping[str, int | None]) -> tupl
 
 def played(plan: Config, out: Path) -> tuple[Swarm, Watch]:
     """The real peers, to their end."""
+    kinds = (f"{kind}: (worker_threads: {THREADS})" for kind in ("acc", "app", "net", "tx", "rx"))
+    os.environ.setdefault("ZENOH_RUNTIME", f"({', '.join(kinds)})")
     swarm = Swarm(out, plan, NET)
     swarm.lay_out()
     watch = Watch(swarm)
-    swarm.start()
-    watch.start()
     try:
+        swarm.start()
+        watch.start()
         swarm.wait(7200)
     finally:
         swarm.stop()

@@ -196,14 +196,14 @@ class Searching:
         with self._lock:
             handed, self._handed = self._handed, []
         self._note_missed(t)
-        told = {j for one in handed for j in (one.giver, *one.best, *one.random)}
-        names = {*self._circle.all, *told} - {self._me}
+        names = {*self._circle.all, *_told(handed)} - {self._me}
         circle, mine = self._circle, self._sketch(self._me, t)
         if mine is not None:
             alike = self._alike(mine, names, t)
             circle = take_in(self._rule, self._me, circle, handed, alike, self._lot)
         self._choose(self._filled(circle, t + 1))
-        self._with.album.keep_only(self._circle.all)
+        with self._lock:  # with those who were handed over meanwhile: they count in the next round
+            self._with.album.keep_only({*self._circle.all, *_told(self._handed)})
         self._write()
 
     def _note_missed(self, t: int) -> None:
@@ -314,9 +314,15 @@ class Searching:
         circle = self._circle
         alike = self._alike(to.sketch, {*circle.all, self._me} - {taker}, t)
         given = hand_out(self._rule, self._me, circle, taker, alike, _DRAW.random())
-        mine = [] if self._me in (*given.best, *given.random) else [self._me]
-        body = pack([self._signed(j, moment) for j in (*mine, *given.best, *given.random)])
-        data = {"mine": len(mine), "best": len(given.best), "random": len(given.random)}
+        mine = () if self._me in (*given.best, *given.random) else (self._me,)
+        parts = {"mine": mine, "best": given.best, "random": given.random}
+        # a round may end meanwhile, and with it some cards
+        cards = {
+            part: [one for j in names if (one := self._signed(j, moment))]
+            for part, names in parts.items()
+        }
+        body = pack([one for part in cards.values() for one in part])
+        data = {part: len(some) for part, some in cards.items()}
         head = self._with.stamp.seal("cards", t, body, to=taker, re=re, data=data)
         blob = Blob(head, body)
         self._with.answers().keep(taker, visit, t, blob)
@@ -336,14 +342,14 @@ class Searching:
             raise Refused("malformed", "more cards than are handed over in an exchange")
         count = told.mine + told.best + told.random
         cards = [self._with.album.opened(one) for one in unpack(body, count)]
-        for card in cards:
-            if card is not None and card.manifest.sender != self._me:
-                self._with.album.keep(card)
         names = [None if card is None else card.manifest.sender for card in cards]
         best, random = names[told.mine : told.mine + told.best], names[told.mine + told.best :]
         if told.mine and names[0] != giver:
             raise Refused("wrong sender", f"{giver} shows another's card as its own")
         with self._lock:
+            for card in cards:
+                if card is not None and card.manifest.sender != self._me:
+                    self._with.album.keep(card)
             self._handed.append(Handed(giver, _known(best), _known(random)))
 
     # -- the file ----------------------------------------------------------------------------------
@@ -367,3 +373,7 @@ class Searching:
 
 def _known(names: Collection[PeerId | None]) -> tuple[PeerId, ...]:
     return tuple(j for j in names if j is not None)
+
+
+def _told(handed: Iterable[Handed]) -> set[PeerId]:
+    return {j for one in handed for j in (one.giver, *one.best, *one.random)}

@@ -22,7 +22,15 @@ from amity.net.audit import Audit, Handshakes
 from amity.net.link.base import Alive, AskFailed, Handlers, Link, Transport
 from amity.net.link.few import Few
 from amity.net.link.registry import links
-from amity.net.link.zenoh_session import ZenohRelay, opened, opened_here, short, watch_links
+from amity.net.link.zenoh_session import (
+    FEW,
+    MOST,
+    ZenohRelay,
+    opened,
+    opened_here,
+    short,
+    watch_links,
+)
 from amity.net.link.zenoh_settings import calling, listening, settings
 from amity.net.trust.identity import Identity
 from amity.net.trust.roster import Member, Roster
@@ -57,7 +65,9 @@ class Zenoh(Transport):
     ) -> Link:
         def home(told: Handlers) -> ZenohLink:
             config = listening(identity, roster, listen, lease, most)
-            return ZenohLink(identity=identity, roster=roster, handlers=told, config=config)
+            return ZenohLink(
+                identity=identity, roster=roster, handlers=told, config=config, threads=FEW
+            )
 
         def call(member: Member, told: Handlers) -> ZenohLink:
             config = calling(identity, roster, member, lease)
@@ -178,13 +188,15 @@ class ZenohLink:
         handlers: Handlers,
         config: dict[str, Any],
         watched: bool = True,
+        threads: int = MOST,
     ) -> None:
-        """`watched`: whether those are reported who are linked and on no roster."""
+        """`watched`: whether those are reported who are linked and on no roster. `threads`: of a
+        kind, at most, where this is the first link of a process."""
         self._me, self._root, self._handlers = identity.name, f"amity/{roster.network}", handlers
         mine, ends = f"{self._root}/{self._me}", config["listen"]["endpoints"]
         where = f"listen {ends[0].removeprefix('tls/')}" if ends else "no listener"
         try:
-            self._session = session = opened(config, roster)
+            self._session = session = opened(config, roster, threads)
         except zenoh.ZError as error:
             raise NetworkError(
                 f"{identity.name}: the network could not be opened ({where}; {short(error)})"

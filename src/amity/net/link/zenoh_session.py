@@ -17,6 +17,10 @@ from amity.net.trust.roster import Roster
 
 GROWING = 32
 """Threads of a kind where members are still to be found."""
+MOST = 64
+"""Threads of a kind, at most."""
+FEW = 16
+"""The same where only chosen members are linked, however many there are."""
 SESSIONS: list[int] = []
 """Processes that have opened a session: Zenoh's threads do not survive a fork, so they must not
 fork peers."""
@@ -77,12 +81,12 @@ def watch_links(
     threading.Thread(target=watch, name="links", daemon=True).start()
 
 
-def opened(config: dict[str, Any], roster: Roster) -> zenoh.Session:
+def opened(config: dict[str, Any], roster: Roster, most: int = MOST) -> zenoh.Session:
     """Zenoh closes a link whose data cannot be delivered by blocking one of its threads for ten
     seconds (SO_LINGER). With one thread of a kind, as it has by default, all other links stand
-    still meanwhile: give it enough of them."""
+    still meanwhile: give it enough of them, and `most` of a kind."""
     if not SESSIONS:
-        threads = max(GROWING if roster.any_signed else 8, min(64, len(roster.everyone)))
+        threads = min(most, max(GROWING if roster.any_signed else 8, len(roster.everyone)))
         kinds = ", ".join(
             f"{kind}: (worker_threads: {threads})" for kind in ("acc", "app", "net", "tx", "rx")
         )
