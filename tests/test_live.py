@@ -28,9 +28,9 @@ from amity.live.finding import Subject
 from amity.live.follower import Follower
 from amity.live.measure import as_json, quickly, slowly
 from amity.live.plan import WorldSeen, binned, bins_of
-from amity.live.serving import Where
 from amity.live.standing import table_of
 from amity.live.tracks import START, RecordTrack, marks_from, marks_to
+from amity.live.where import Where
 from amity.store import read_lines
 from amity.tasks import ACCURACY
 from tests.conftest import Call, tiny

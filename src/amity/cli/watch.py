@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -49,7 +50,8 @@ def watch(
     is served to this machine alone, at an address with a token, until Ctrl-C."""
     with needs("live", "starlette", "uvicorn"):
         from amity.live.mirror import Mirror
-        from amity.live.serving import Where, serve
+        from amity.live.serving import serve
+        from amity.live.where import Where
     here = [Path(path) for path in paths if "://" not in path]
     for path in here:
         if not path.is_dir():
@@ -89,9 +91,13 @@ class LivePage:
         if not (self.wanted and paths):
             yield
             return
+        from amity.live.beside import beside
+        from amity.live.where import Where
+
         with needs("live", "starlette", "uvicorn"):
-            from amity.live.beside import beside
-            from amity.live.serving import Where
+            for package in ("starlette", "uvicorn"):  # which the page loads, not the command
+                if find_spec(package) is None:
+                    raise ModuleNotFoundError(name=package)
         where = Where.of("127.0.0.1", self.port, paths, insecure=False, tls=None)
         with beside(paths, where, labels or {}) as address:
             say(f"live page: {address}")

@@ -10,6 +10,7 @@ writes into what it shows, and whoever is watched does not know of it.
     details     one round of a network; one peer through all rounds
     plan        order and places of peers for matrices and drawings
     standing    the table of a comparison as it grows
+    where       address and port
     guard       who may ask: token, host, origin
     server      the routes; `beside` runs it beside a command (`--live`)
     mirror      another machine's page, read by its address

@@ -1,13 +1,15 @@
 """The page beside a command (`--live`): a process of its own, which reads what the command writes.
 
 The port is opened here and handed over, so the address is known at once and nothing waits. The
-process has a low priority, and ends with the command.
+process has a low priority, loads the server when somebody first looks, and ends with the command.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from amity.live.serving import Where, serve
+from amity.live.where import Where
 from amity.processes import die_with
 
 NICE = 10
@@ -59,6 +61,21 @@ def beside(
             process.wait()
 
 
+def somebody_comes(listening: socket.socket) -> bool:
+    """Wait for the first viewer, who is not taken yet; False: the command ended before."""
+    woken, wakes = socket.socketpair()
+    with woken, wakes:
+        wakes.setblocking(False)
+        before = signal.signal(signal.SIGTERM, lambda _signal, _frame: None)
+        signal.set_wakeup_fd(wakes.fileno())
+        try:
+            came, _, _ = select.select([listening, woken], [], [])
+        finally:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, before)
+    return woken not in came
+
+
 def main() -> None:
     """The process."""
     asked = json.loads(sys.stdin.buffer.read())
@@ -67,6 +84,10 @@ def main() -> None:
     identity = Path(asked["identity"]) if asked["identity"] else None
     where = Where(host=asked["host"], identity=identity, token=asked["token"])
     with socket.socket(fileno=asked["fd"]) as listening:
+        if not somebody_comes(listening):
+            return
+        from amity.live.serving import serve
+
         labels = {Path(path): label for path, label in asked["labels"].items()}
         paths = [Path(path) for path in asked["paths"]]
         serve(paths, where, listening, beside=True, labels=labels)

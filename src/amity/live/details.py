@@ -13,8 +13,8 @@ from amity.live.measure import as_json, harmed, number, received, sent, spread
 from amity.live.plan import WorldSeen, as_data, binned, bins_of
 from amity.live.watched import Watched
 from amity.live.words import sentence_of
+from amity.metric import Metric
 from amity.records import PeerRecord
-from amity.tasks import Metric
 
 MOST_PEERS = 2000
 """Networks with more peers are shown in bins."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from amity.differences import Difference, leads, paired
 from amity.live.measure import spread
 from amity.live.watched import Watched
 from amity.live.words import Role, role_of
+
+if TYPE_CHECKING:
+    from amity.differences import Difference
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ def _seed(cell: Watched, at: int) -> int:
 
 def table_of(cells: Sequence[Watched]) -> dict[str, Any]:
     """Of one group of runs."""
+    from amity.differences import leads  # late: who watches one run needs no numpy
+
     rows, sign = rows_of(cells), cells[0].metric.sign
     fair = [row for row in rows if row.kind != "reference"] or rows
     begun = [row for row in fair if row.reached >= 0]
@@ -87,6 +91,8 @@ def table_of(cells: Sequence[Watched]) -> dict[str, Any]:
 def _line(
     row: Row, common: int, best: Mapping[int, float], alone: Mapping[int, float]
 ) -> dict[str, Any]:
+    from amity.differences import paired
+
     now = row.at(common) if common >= 0 else {}
     values = spread(list(now.values()))
     done = [max(v, default=-1) + 1 for v in row.by_seed.values()]

@@ -15,7 +15,7 @@ from typing import Any
 from amity.lines import Bookmark, CutBack, parsed, read_on, text_after
 from amity.live.finding import Subject, digest
 from amity.live.measure import as_json, quickly, slowly
-from amity.tasks import ACCURACY, Metric
+from amity.metric import ACCURACY, Metric
 
 ROUNDS_AT_A_TIME = 25
 """Rounds that are read before others have their turn."""

@@ -10,7 +10,7 @@ from amity.live.finding import Subject, toml
 from amity.live.measure import as_told, leading
 from amity.live.states import PeerState
 from amity.live.tracks import RecordTrack
-from amity.tasks import ACCURACY, Metric
+from amity.metric import ACCURACY, Metric
 
 
 @dataclass
