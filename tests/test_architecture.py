@@ -12,7 +12,7 @@ import pytest
 
 LEAVES = (
     "_version errors lazy rng files processes geometry registry toml topology units console forward"
-    " core facts records events differences lines patience pace"
+    " core facts records events differences lines metric patience pace"
 )
 LAYERS: list[set[str]] = [
     set(LEAVES.split()),
