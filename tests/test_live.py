@@ -324,10 +324,12 @@ def test_many_lines_are_measured_quickly_as_one_by_one(run: Path) -> None:
     assert quick["harmed"] > 0
     named = text.replace(b'"peer-03"', b'"\\"accuracy\\": 9, _in\\": 5"')
     assert quickly(named, metric) == slowly(named, metric)
+    more = text.replace(b'"available": 5', b'"available": 5, "mine_in": 5')
+    assert quickly(more, metric) == slowly(more, metric)
     unusual = (
         (b'"available": 5', b'"available": 5, "attacker": true'),
         (b'"accuracy":', b'"accuracy_":'),
-        (b'"available": 5', b'"available": 5, "mine_in": 5'),
+        (b'"card_in": ', b'"card_in": 0.5, "was": '),
         (b"}\n", b"\n"),
     )
     for old, new in unusual:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from operator import gt, lt
 from typing import Any
@@ -120,8 +121,9 @@ def slowly(text: bytes, metric: Metric) -> dict[str, Any]:
     return {**found, "moved": (sum(map(received, lines)), sum(map(sent, lines)))}
 
 
-MOVED = tuple(re.compile(rb'_%b": (\d+)' % way) for way in (b"in", b"out"))
-"""Cards, models and replies: three in each line."""
+WAYS = ("card_in", "card_out", "model_in", "model_out", "reply_in", "reply_out")
+"""As records have them, side by side."""
+MOVED = re.compile(", ".join(rf'"{way}": (\d+)' for way in WAYS).encode())
 COUNTED = {"offline": (b'"available": 0,', b'"available": 0}'), "diverged": (b'"diverged": true',)}
 
 
@@ -134,9 +136,10 @@ def quickly(text: bytes, metric: Metric) -> dict[str, Any] | None:
         return None
     key = metric.field.encode()
     mine = re.findall(rb'"%b": ([-\d.e]+)[,}]' % key, text)
-    alone = re.findall(rb'"%b_alone": ([-\d.e]+)[,}]' % key, text)
-    moved = [one.findall(text) for one in MOVED]
-    if len(mine) != count or len(alone) not in (0, count) or {*map(len, moved)} != {3 * count}:
+    known = b'"%b_alone": ' % key in text
+    alone = re.findall(rb'"%b_alone": ([-\d.e]+)[,}]' % key, text) if known else []
+    moved = MOVED.findall(text)
+    if len(mine) != count or len(alone) != known * count or len(moved) != count:
         return None
     values = list(map(float, mine))
     found: dict[str, Any] = {"peers": count, "spread": spread(values)}
@@ -145,4 +148,10 @@ def quickly(text: bytes, metric: Metric) -> dict[str, Any] | None:
     found |= {key: n for key, words in COUNTED.items() if (n := sum(map(text.count, words)))}
     if b'"missing": ' in text and (n := sum(map(int, re.findall(rb'"missing": (\d+)', text)))):
         found["missing"] = n
-    return {**found, "moved": tuple(sum(map(int, one)) for one in moved)}
+    each = [_total(column) for column in zip(*moved, strict=True)]
+    return {**found, "moved": (sum(each[0::2]), sum(each[1::2]))}
+
+
+def _total(written: Iterable[bytes]) -> int:
+    """Of numbers, most of which are the same as others: each is read once."""
+    return sum(int(one) * times for one, times in Counter(written).items())
