@@ -10,6 +10,7 @@ and what came of it.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -177,16 +178,23 @@ class Swarm:
                 " one of its own"
             )
         self.hear()
-        for name in names or self.names:
-            sink = self._ears.open(name)
-            life = Life(name=name, folder=self.folder(name), dataset=self.dataset, enter=self.enter)
-            process = multiprocessing.get_context("fork").Process(
-                target=life.live, args=(os.getpid(), sink)
-            )
-            process.start()
-            self.processes[name] = process
-            sink.close()  # the peer has its own: with it the pipe ends
+        gc.freeze()  # a collection would write to all that peers share with this process
+        try:
+            for name in names or self.names:
+                self._fork(name)
+        finally:
+            gc.unfreeze()
         self._ears.queue(names or self.names)
+
+    def _fork(self, name: PeerId) -> None:
+        sink = self._ears.open(name)
+        life = Life(name=name, folder=self.folder(name), dataset=self.dataset, enter=self.enter)
+        process = multiprocessing.get_context("fork").Process(
+            target=life.live, args=(os.getpid(), sink)
+        )
+        process.start()
+        self.processes[name] = process
+        sink.close()  # the peer has its own: with it the pipe ends
 
     def kill(self, name: PeerId, with_signal: signal.Signals = signal.SIGKILL) -> None:
         process = self.processes[name]
