@@ -26,13 +26,13 @@ from amity.lines import Bookmark, CutBack, about, last_line, of_rounds, read_on
 from amity.live.details import peer_of, round_of
 from amity.live.finding import Subject
 from amity.live.follower import Follower
-from amity.live.measure import as_json, quickly, slowly
+from amity.live.measure import as_json, leading, quickly, slowly
 from amity.live.plan import WorldSeen, binned, bins_of
 from amity.live.standing import table_of
 from amity.live.tracks import START, RecordTrack, marks_from, marks_to
 from amity.live.where import Where
 from amity.store import read_lines
-from amity.tasks import ACCURACY
+from amity.tasks import ACCURACY, metric_of
 from tests.conftest import Call, tiny
 from tests.pages import Page, until, watching
 
@@ -522,3 +522,20 @@ def test_fifty_viewers_are_told_the_same_and_take_little_memory(page: Page) -> N
 def test_marks_are_read_back() -> None:
     marks = {"abc": (3, 0xDEADBEEF), "d": START}
     assert marks_from(marks_to(marks)) == marks
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [("beside", ("numpy", "pydantic", "uvicorn")), ("serving", ("numpy", "pydantic", "torch"))],
+)
+def test_a_page_loads_only_what_it_needs(module: str, absent: tuple[str, ...]) -> None:
+    """Loading is most of what watching costs a short run."""
+    asked = f"import sys, amity.live.{module}; print([x for x in {absent} if x in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_default_task_is_known_without_loading_it() -> None:
+    named: list[dict[str, Any]] = [{}, {"task": {"name": "classify"}}]
+    for config in named:
+        assert leading(config) == metric_of(config)
